@@ -50,12 +50,12 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
     """
     with open_engine() as connection, open_catalog(settings) as catalog, _interrupted_after(connection, seconds):
         try:
-            _require_select(connection, query)
+            statement = _require_select(connection, query)
             named = {name.lower() for name in connection.get_table_names(query)}
             for event_type in event_registry.event_types(settings).values():
                 if event_type.name in named:
                     connection.register(event_type.name, open_dataset(catalog, event_type))
-            yield connection.sql(query).project("*")  # renames columns so that no two share a name
+            yield _bind(connection, statement)
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
         except duckdb.InterruptException as late:
@@ -106,11 +106,21 @@ def as_dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
     return [json.loads(text, parse_constant=str) for (text,) in as_json.fetchall()]
 
 
-def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
     query.encode()  # for invalid text, DuckDB would raise TypeError
-    kinds = [statement.type for statement in connection.extract_statements(query)]
-    if kinds != [duckdb.StatementType.SELECT]:
+    statements = connection.extract_statements(query)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise BadInput("The archive is read-only: send one SELECT at a time.")
+    return statements[0]
+
+
+def _bind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> duckdb.DuckDBPyRelation:
+    """The result of the statement, which DuckDB computes when it is read."""
+    try:
+        return connection.sql(statement).project("*")  # renames columns so that no two share a name
+    except (duckdb.BinderException, duckdb.CatalogException):
+        connection.execute(statement)  # fails in the same way, but its error contains the position in the query
+        raise
 
 
 def _path(address: str) -> str:
