@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import truelog
+from tests.command import truelog
+from truelog import __version__
 from truelog.cli.commands.streaming import streams, tables
 from truelog.monitor import health
 from truelog.monitor.health import ApplicationHealth, ViewHealth
@@ -20,18 +21,19 @@ TRUELOG = Path(sys.executable).with_name("truelog")
 
 
 def run(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a process that knows nothing but its home."""
     environment = {"TRUELOG_HOME": str(home), "PATH": "/usr/bin:/bin"}
     return subprocess.run([TRUELOG, *words], env=environment, capture_output=True, text=True, check=False)
 
 
-def test_bad_use_is_2(tmp_path: Path) -> None:
-    assert run(tmp_path, "no-such-word").returncode == 2
-    assert run(tmp_path, "up", "no-such-service").returncode == 2
+def test_bad_use_is_2() -> None:
+    assert truelog("no-such-word").returncode == 2
+    assert truelog("up", "no-such-service").returncode == 2
 
 
 def test_the_version_is_printed_without_a_platform(tmp_path: Path) -> None:
     ended = run(tmp_path, "--version")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"truelog {truelog.__version__}\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"truelog {__version__}\n", "")
 
 
 def test_a_home_without_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_json_shows_the_former_name_of_a_state(postgresql: Settings, monkeypatch
 
 
 @pytest.mark.parametrize("word", ["up", "down", "status"])
-def test_every_command_has_help(tmp_path: Path, word: str) -> None:
-    ended = run(tmp_path, word, "--help")
+def test_every_command_has_help(word: str) -> None:
+    ended = truelog(word, "--help")
     assert ended.returncode == 0
     assert "--json" in ended.stdout
