@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 import runtime
 from runtime import keeper
 from runtime.service import log_file
-from tests.scenes.conftest import World
+from tests.scenes.traffic import Traffic
 from truelog.archive import archive_table
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_groups, lag_history, lag_poll
@@ -34,10 +34,15 @@ AT_END, BEHIND, OTHER_TOPIC, UNMADE = VIEWS = ("lag_at_end", "lag_behind", "lag_
 
 
 @pytest.fixture(scope="module")
-def ends(world: World) -> Positions:
+def traffic(platform: Settings) -> Traffic:
+    return Traffic(platform)
+
+
+@pytest.fixture(scope="module")
+def ends(platform: Settings, traffic: Traffic) -> Positions:
     """The end offsets of a log with records in each partition."""
-    world.traffic.send(100)
-    return topics.end_offsets(world.settings, [TOPIC])
+    traffic.send(100)
+    return topics.end_offsets(platform, [TOPIC])
 
 
 def less(ends: Positions, records: int) -> Positions:
@@ -48,57 +53,59 @@ def total(parts: dict[Partition, Lag]) -> Lag:
     return Lag(sum(each.events for each in parts.values()), max(each.seconds for each in parts.values()))
 
 
-def test_a_reader_at_the_end_has_no_lag(world: World, ends: Positions) -> None:
-    [parts] = lags(world.settings, {"one": ends}, ends).values()
+def test_a_reader_at_the_end_has_no_lag(platform: Settings, ends: Positions) -> None:
+    [parts] = lags(platform, {"one": ends}, ends).values()
     assert parts == dict.fromkeys(ends.partitions(), Lag(0, 0.0))
 
 
-def test_the_lag_in_seconds_is_the_age_of_the_first_unread_record(world: World, ends: Positions) -> None:
+def test_the_lag_in_seconds_is_the_age_of_the_first_unread_record(
+    platform: Settings, traffic: Traffic, ends: Positions
+) -> None:
     """Readers at different positions of the same partitions get different lags."""
     began = time.time()
     readers = {"behind": less(ends, 1), "farther": less(ends, 2), "at_end": ends}
-    found = {name: total(parts) for name, parts in lags(world.settings, readers, ends).items()}
+    found = {name: total(parts) for name, parts in lags(platform, readers, ends).items()}
     assert {name: lag.events for name, lag in found.items()} == {"behind": 4, "farther": 8, "at_end": 0}
     assert 0 < found["behind"].seconds <= found["farther"].seconds
-    world.traffic.send(1)
-    now = topics.end_offsets(world.settings, [TOPIC])
-    fresh = total(lags(world.settings, {"at_end": ends}, now)["at_end"])
+    traffic.send(1)
+    now = topics.end_offsets(platform, [TOPIC])
+    fresh = total(lags(platform, {"at_end": ends}, now)["at_end"])
     assert fresh.events == 1
     assert 0 <= fresh.seconds <= time.time() - began + 1
     assert fresh.seconds < found["behind"].seconds + time.time() - began
 
 
-def test_a_position_past_the_end_is_no_lag(world: World, ends: Positions) -> None:
-    [parts] = lags(world.settings, {"past": less(ends, -10)}, ends).values()
+def test_a_position_past_the_end_is_no_lag(platform: Settings, ends: Positions) -> None:
+    [parts] = lags(platform, {"past": less(ends, -10)}, ends).values()
     assert set(parts.values()) == {Lag(0, 0.0)}
 
 
-def test_if_retention_dropped_the_record_the_age_is_that_of_the_first_remaining(world: World) -> None:
-    broker = topics.client(world.settings, KafkaUser.ADMIN)
+def test_if_retention_dropped_the_record_the_age_is_that_of_the_first_remaining(platform: Settings) -> None:
+    began, broker = time.time(), topics.client(platform, KafkaUser.ADMIN)
     _make_topic(broker, "dropped", 1)
-    producer = Producer({**world.settings.kafka(), "acks": "all"})
+    producer = Producer({**platform.kafka(), "acks": "all"})
     for n in range(10):
         producer.produce("dropped", str(n).encode())
     assert producer.flush(30) == 0
     for cut in broker.delete_records([TopicPartition("dropped", 0, 6)]).values():
         cut.result()
-    [parts] = lags(world.settings, {"late": Positions({"dropped": {0: 2}})}, topics.ends(broker, ["dropped"])).values()
+    [parts] = lags(platform, {"late": Positions({"dropped": {0: 2}})}, topics.ends(broker, ["dropped"])).values()
     assert parts["dropped", 0].events == 8
-    assert 0 < parts["dropped", 0].seconds < 60
+    assert 0 < parts["dropped", 0].seconds <= time.time() - began + 1
 
 
-def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(world: World) -> None:
+def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(platform: Settings) -> None:
     """A broker's response always contains the first partition's batch, whatever its size; other batches must fit."""
-    broker, partitions = topics.client(world.settings, KafkaUser.ADMIN), range(4)
+    broker, partitions = topics.client(platform, KafkaUser.ADMIN), range(4)
     _make_topic(broker, "large", len(partitions))
-    producer = Producer({**world.settings.kafka(), "acks": "all", "linger.ms": 1_000, "batch.size": 1_000_000})
+    producer = Producer({**platform.kafka(), "acks": "all", "linger.ms": 1_000, "batch.size": 1_000_000})
     for _ in range(6_000):
         for partition in partitions:
             producer.produce("large", bytes(1_000), partition=partition)
         producer.poll(0)
     assert producer.flush(30) == 0
     late = Positions({"large": dict.fromkeys(partitions, 0)})
-    [parts] = lags(world.settings, {"late": late}, topics.ends(broker, ["large"])).values()
+    [parts] = lags(platform, {"late": late}, topics.ends(broker, ["large"])).values()
     assert [parts["large", each].events for each in partitions] == [6_000] * len(partitions)
     assert all(each.seconds > 0 for each in parts.values())
 
@@ -110,20 +117,17 @@ def _make_topic(broker: AdminClient, name: str, partitions: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def readers(world: World, ends: Positions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def readers(platform: Settings, ends: Positions, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Views at the end of the log, behind the end, and in a recreated topic, and a view without a table."""
     folder = tmp_path_factory.mktemp("views")
     for name in VIEWS:
         (folder / f"{name}.py").touch()
-    end = topics.end_offsets(world.settings, [TOPIC])
-    with connect(world.settings, autocommit=True) as connection:
+    end = topics.end_offsets(platform, [TOPIC])
+    with connect(platform, autocommit=True) as connection:
         _insert(connection, AT_END, end)
         _insert(connection, BEHIND, less(end, 3))
         _insert(connection, OTHER_TOPIC, Positions(end.offsets, {TOPIC: "another"}))
-        yield world.settings.model_copy(update={"views_folder": folder, "applications": {AT_END: "other"}})
-        for table in ("position", "view"):
-            connection.execute(f"DELETE FROM truelog.{table} WHERE view = ANY(%s)".encode(), (list(VIEWS),))
-        connection.execute("DELETE FROM truelog.lag_sample WHERE reader = ANY(%s)", (list(VIEWS),))
+    return platform.model_copy(update={"views_folder": folder, "applications": {AT_END: "other"}})
 
 
 def _insert(connection: Connection, view: str, at: Positions) -> None:
@@ -168,21 +172,25 @@ def test_the_age_of_a_view_is_the_age_of_its_first_unread_record(
     assert ages[OTHER_TOPIC] is None
 
 
-def test_the_archive_is_a_reader_too(world: World) -> None:
-    """If no earlier scene has archived records, one topic gets an empty table."""
-    broker = topics.client(world.settings, KafkaUser.ADMIN)
-    begins = topics.begins(broker, [TOPIC])
-    if not archive_table.archived_positions(world.settings, [TOPIC]).offsets:
-        with archive_table.open_catalog(world.settings) as catalog:
-            archive_table.ensure_table(catalog, load_events()[TOPIC], begins.ids[TOPIC], begins.offsets[TOPIC])
-    found, [reading] = lag_poll.poll_once(world.settings, broker, [TOPIC], lag_poll.polled_archive)
+@pytest.fixture(scope="module")
+def archived(platform: Settings) -> None:
+    """An archive that has a table for the topic, and no records."""
+    begins = topics.begins(topics.client(platform), [TOPIC])
+    with archive_table.open_catalog(platform) as catalog:
+        archive_table.ensure_table(catalog, load_events()[TOPIC], begins.ids[TOPIC], begins.offsets[TOPIC])
+
+
+@pytest.mark.usefixtures("archived")
+def test_the_archive_is_a_reader_too(platform: Settings, ends: Positions) -> None:
+    broker = topics.client(platform)
+    found, [reading] = lag_poll.poll_once(platform, broker, [TOPIC], lag_poll.polled_archive)
     assert (reading.reader, reading.version, list(found)) == (ARCHIVE, 0, [ARCHIVE])
     at, end = found[ARCHIVE].at, topics.ends(broker, [TOPIC])
     seen = {part: sample for part, sample in reading.samples.items() if part[0] == TOPIC}
     assert {part: (each.position, each.end) for part, each in seen.items()} == {
         part: (at.at(*part), end.at(*part)) for part in end.partitions()
     }
-    assert {each.seconds > 0 for each in seen.values() if each.events} <= {True}
+    assert {each.seconds > 0 for each in seen.values() if each.events} == {True}
 
 
 def test_positions_are_published_as_consumer_groups(readers: Settings) -> None:
@@ -198,10 +206,10 @@ def test_positions_are_published_as_consumer_groups(readers: Settings) -> None:
 
 
 @pytest.fixture(scope="module")
-def service(world: World) -> Iterator[Settings]:
-    runtime.up(world.settings, ["lag"], tethered=True)
-    yield world.settings
-    keeper.stop(world.settings, "lag")
+def service(platform: Settings, archived: None) -> Iterator[Settings]:
+    runtime.up(platform, ["lag"], tethered=True)
+    yield platform
+    keeper.stop(platform, "lag")
 
 
 def test_the_service_measures_every_reader_for_prometheus(service: Settings) -> None:
