@@ -46,9 +46,6 @@ def deployed(world: World, tmp_path: Path) -> Iterator[Settings]:
     (tmp_path / f"{NAME}.py").write_text(VIEW.format(waited=BUG, more=""))
     with known(world.settings, views_folder=tmp_path) as settings:
         yield settings
-    with connect(world.settings) as connection:
-        for table in ("position", "view", "standing"):
-            connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (NAME,))
 
 
 def send(settings: Settings) -> None:

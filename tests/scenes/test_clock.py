@@ -16,18 +16,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.command import answer, truelog
-from tests.library.archived import drop_archive
 from tests.scenes import jumping_ticks
 from tests.scenes.applications import Application, start
 from tests.scenes.conftest import World, known
-from tests.scenes.declared import EVENT, copy_events, removed_at_the_end
+from tests.scenes.declared import EVENT, copy_events
 from truelog.alerts import alert_resources, alert_scheduler
 from truelog.archive import archive_reader, log_day
-from truelog.archive.archive_table import archived_positions, open_catalog
+from truelog.archive.archive_table import archived_positions
 from truelog.control import event_files
 from truelog.kernel.clock import TOPIC as TICKS
 from truelog.log import topics
-from truelog.schema.event import load_event
 from truelog.storage.database import connect
 from truelog.support.settings import KafkaUser, Settings
 
@@ -47,21 +45,14 @@ VIEW = View(
 
 
 @pytest.fixture
-def declared(world: World, archives: list[Application], tmp_path: Path) -> Iterator[Settings]:
+def declared(world: World, tmp_path: Path) -> Iterator[Settings]:
     """The platform with one view that keeps its rows for a day, and no ticks yet."""
-    for application in archives:
-        application.die()
     (tmp_path / "views").mkdir()
     (tmp_path / "views" / f"{KEPT}.py").write_text(VIEW)
     events = copy_events(tmp_path)
     (events / f"{TOPIC}.py").write_text(EVENT)
     more = {"events_folder": events, "views_folder": tmp_path / "views", "archive_trigger_seconds": 1}
-    with known(world.settings, **more) as settings, removed_at_the_end(settings, TOPIC, KEPT):
-        broker = topics.client(settings, KafkaUser.ADMIN)
-        broker.delete_topics([TICKS])[TICKS].result()
-        with open_catalog(settings) as catalog:
-            drop_archive(catalog, TICKS)
-        topics.sync_topics(settings, {TICKS: load_event(events / f"{TICKS}.py")})
+    with known(world.settings, **more) as settings:
         assert event_files.register_files(settings) == {}
         yield settings
 
