@@ -25,13 +25,13 @@ from psycopg import sql
 
 import runtime
 from runtime import airflow, kafka, postgresql, s3
+from tests.deadline import until
 from truelog.control import event_files
 from truelog.log import topics
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
-from truelog.support.wait import until
 
 STORES = ("postgresql", "kafka", "s3")
 AIRFLOW = "airflow"  # Airflow's own database, which takes ten seconds to set up
@@ -150,7 +150,7 @@ class OnSharedServers(Environment):
         for store in stores:
             make[store]()
         if self._provided.union(stores) >= set(STORES):
-            event_files.register_files(self.settings)
+            assert event_files.register_files(self.settings) == {}
 
     def _server_home(self) -> Path:
         return self._servers.settings.home
