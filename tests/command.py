@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.deadline import deadline
 from truelog.cli import main
 
 TIMEOUT_SECONDS = 180
@@ -43,7 +44,7 @@ def truelog_process(*words: str, **environment: str) -> Ended:
     program = Path(sys.executable).with_name("truelog")
     given = os.environ | environment
     return subprocess.run(
-        [program, *words], env=given, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        [program, *words], env=given, capture_output=True, text=True, timeout=deadline(TIMEOUT_SECONDS), check=False
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests.deadline import deadline
 from tests.servers import STORES, Environment, OwnServers, SharedServers
 from truelog.support.settings import Settings, default_home
 
@@ -20,7 +21,14 @@ hypothesis.settings.register_profile("seeded", derandomize=True)
 hypothesis.settings.load_profile("seeded")
 vars(providers)["_get_local_constants"] = Constants
 
-pytest_plugins = ("tests.spark_fixtures",)
+pytest_plugins = ("tests.spark_fixtures", "tests.speed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Multiply the time limit of a test, as every other deadline. An xdist worker gets the controller's limit."""
+    if getattr(config.option, "timeout", 0) is None:
+        config.option.timeout = deadline(float(config.getini("timeout")))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -33,6 +33,7 @@ class Airflow:
 
     settings: Settings
     token: str | None = None
+    patience: float = 1.0  # multiplies the limit of each wait; a busy machine needs more
 
     def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """The status and the response body. A JSON body is decoded."""
@@ -71,7 +72,7 @@ class Airflow:
             if status != 200:
                 raise ServiceDown(str(content))
 
-        until(known, seconds, f"DAG {dag}")
+        until(known, self.patience * seconds, f"DAG {dag}")
 
     def trigger(self, dag: str, **conf: object) -> str:
         """Start a manual run that has no logical date, and return the run id."""
@@ -102,7 +103,7 @@ class Airflow:
                     raise RunFailed(f"{dag} {run} ended as {now}: {self._tasks_in_words(dag, run)}")
                 raise ServiceDown(f"it is {now}: {self._tasks_in_words(dag, run)}")
 
-        until(there, seconds, f"run {run} of {dag}")
+        until(there, self.patience * seconds, f"run {run} of {dag}")
         return self.run(dag, run)
 
     def wait_for_clock(self, dag: str, seconds: float = 180) -> None:
@@ -113,7 +114,7 @@ class Airflow:
             if not states or not set(states) <= set(ENDED):
                 raise ServiceDown(f"its scheduled runs: {', '.join(states) or 'none yet'}")
 
-        until(idle, seconds, f"the scheduled run of {dag}")
+        until(idle, self.patience * seconds, f"the scheduled run of {dag}")
 
     def backfill(
         self, dag: str, first: datetime, last: datetime, *, reprocess: str = "none", conf: dict[str, Any] | None = None
@@ -134,7 +135,7 @@ class Airflow:
             if len(states) < runs or set(states.values()) != {"success"}:
                 raise ServiceDown("; ".join(self._progress(dag, *each) for each in states.items()) or "no run yet")
 
-        until(done, seconds, f"backfill {backfill} of {dag}")
+        until(done, self.patience * seconds, f"backfill {backfill} of {dag}")
         return self._runs_of_backfill(dag, backfill)
 
     def _runs_of_backfill(self, dag: str, backfill: int) -> list[dict[str, Any]]:
@@ -158,7 +159,7 @@ def password(settings: Settings, user: str) -> str:
     return secret.get_secret_value()
 
 
-def sign_in(settings: Settings, user: str) -> Airflow:
+def sign_in(settings: Settings, user: str, patience: float = 1.0) -> Airflow:
     credentials = {"username": user, "password": password(settings, user)}
     token = Airflow(settings).ask("POST", "/auth/token", credentials)["access_token"]
-    return Airflow(settings, token)
+    return Airflow(settings, token, patience)

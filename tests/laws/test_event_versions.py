@@ -19,6 +19,7 @@ from psycopg import sql
 from pydantic import Field, create_model
 from pyspark.sql import DataFrame
 
+from tests.deadline import deadline
 from tests.laws.lab import Lab
 from tests.library.registered import forget
 from truelog import Sum, View
@@ -86,7 +87,7 @@ class Remarks:
         for each in events:
             event = {"event_id": uuid.uuid4().hex, "occurred_at": datetime.now(UTC).isoformat(), **each}
             producer.produce(self.name, json.dumps(event).encode(), partition=partition)
-        assert producer.flush(10) == 0
+        assert producer.flush(deadline(10)) == 0
 
     def archive(self, types: Mapping[str, EventType] | None = None) -> None:
         """Archive the rest of the log with the archive's own task and commit."""

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.deadline import deadline
+
 TAKES, FAILS, REFUSES, HANGS = "takes", "fails", "refuses", "hangs"
 _STATUS = {TAKES: 202, FAILS: 503, REFUSES: 400}
 
@@ -50,7 +52,7 @@ class Listener:
         body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
         self.asked.append(request.path)
         if self.mood == HANGS:
-            self._let_go.wait(60)
+            self._let_go.wait(deadline(60))
             return
         if self.mood == TAKES:
             self.taken.append(_read(request, body))

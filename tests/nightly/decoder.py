@@ -6,12 +6,12 @@ first seed. A difference names its seed.
 
 import logging
 import os
-import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 
 import pytest
 
+from tests.deadline import deadline
 from tests.library.schema.strange_records import Compared, compare
 
 RECORDS = int(os.environ.get("TRUELOG_DECODER_RECORDS", "10_000_000"))
@@ -22,14 +22,14 @@ _SECONDS = 3_600
 log = logging.getLogger("truelog.nightly")
 
 
-@pytest.mark.timeout(_SECONDS + 60)
+@pytest.mark.timeout(deadline(_SECONDS + 60))
 def test_the_decoders_agree_on_many_records() -> None:
     seeds = range(_FIRST_SEED, _FIRST_SEED + -(-RECORDS // _PORTION))
-    found, ends = Compared(), time.monotonic() + _SECONDS
+    found = Compared()
     with ProcessPoolExecutor() as processes:
         portions = [processes.submit(partial(compare, records=_PORTION), seed) for seed in seeds]
         try:
-            for done, portion in enumerate(as_completed(portions, timeout=ends - time.monotonic()), 1):
+            for done, portion in enumerate(as_completed(portions, timeout=deadline(_SECONDS)), 1):
                 found += portion.result()
                 if done % 20 == 0:
                     log.warning("%s after %d portions", found, done)

@@ -15,6 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from tests.deadline import deadline
 from tests.laws.events import hostile
 from tests.scenes.collector_client import Client
 from truelog.ingest.generator import TOPICS, generate
@@ -98,7 +99,7 @@ class MixedTraffic:
         self.flush()
 
     def flush(self) -> None:
-        assert self.producer.flush(120) == 0, "some records were never acknowledged"
+        assert self.producer.flush(deadline(120)) == 0, "some records were never acknowledged"
 
     def _send_straight(self, records: Iterable[OutgoingRecord]) -> None:
         for record in records:
@@ -120,7 +121,7 @@ class MixedTraffic:
                 producer.begin_transaction()
                 for record in records:
                     producer.produce(record.topic, record.value, record.key)
-                producer.flush(10)
+                producer.flush(deadline(10))
                 if abort:
                     producer.abort_transaction(10)
                     self.aborted += len(records)

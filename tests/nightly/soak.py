@@ -21,6 +21,7 @@ import runtime
 from runtime import keeper
 from tests import command
 from tests.command import answer, process_answer, truelog_process
+from tests.deadline import deadline
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.mixed_traffic import MixedTraffic
 from tests.nightly.soak_platform import POINTS, SERVICES, STORES, Soak, applications, verdicts
@@ -36,7 +37,7 @@ CHOSEN = os.environ.get("TRUELOG_SOAK_STEPS", "").split()
 REPLAY_POINTS = ("replay.reserved", "replay.sent", "replay.committed")
 
 log = logging.getLogger("truelog.soak")
-pytestmark = [pytest.mark.own_servers, pytest.mark.timeout(SECONDS + 3_600)]
+pytestmark = [pytest.mark.own_servers, pytest.mark.timeout(deadline(SECONDS + 3_600))]
 
 
 def send_hostile_records(soak: Soak) -> None:

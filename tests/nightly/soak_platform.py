@@ -22,6 +22,7 @@ from confluent_kafka import Message
 import runtime
 from runtime import keeper
 from tests.command import answer, truelog_process
+from tests.deadline import deadline, until
 from tests.laws.events import IDS as HOSTILE_IDS
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.mixed_traffic import CAMPAIGN, MixedTraffic, event_id, parsed
@@ -36,7 +37,6 @@ from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 from truelog.views import catalogue
 from truelog.views.view import View
 
@@ -134,7 +134,7 @@ class Soak:
         assert len(running) == len(STORES) + len(SERVICES)
         os.kill(pid, signal.SIGKILL)
         self.kills["supervisor, with all services"] += 1
-        psutil.wait_procs([psutil.Process(each) for each in running if psutil.pid_exists(each)], timeout=60)
+        psutil.wait_procs([psutil.Process(each) for each in running if psutil.pid_exists(each)], timeout=deadline(60))
         runtime.up(self.settings, [*STORES, *SERVICES], tethered=True)
 
     def post_parcels(self, count: int) -> bool:

@@ -19,13 +19,13 @@ import psutil
 import pytest
 
 from tests.command import process_answer
+from tests.deadline import until
 from tests.scenes.applications import start
 from tests.scenes.conftest import World
 from truelog.spark.java import java_home, pyspark_home
 from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import PROJECT, Settings
-from truelog.support.wait import until
 
 MASTER, DRIVER, WORKERS = "127.0.0.2", "127.0.0.3", ("127.0.0.4", "127.0.0.5")
 PORT = 27077

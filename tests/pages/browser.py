@@ -200,8 +200,8 @@ def test_a_backfill_is_checked_confirmed_paused_and_cancelled(backfilled: None, 
 
 def test_a_day_links_to_its_run_outside_the_frame(backfilled: None, watched: Page) -> None:
     watched.goto("/plugin/truelog/truelog/backfills")
-    framed(watched).get_by_role("link", name="2026-11-01").first.click(timeout=20_000)
-    watched.wait_for_url(re.compile(r"/dags/recompute/runs/backfill__2026-11-02"), timeout=20_000)
+    framed(watched).get_by_role("link", name="2026-11-01").first.click()
+    watched.wait_for_url(re.compile(r"/dags/recompute/runs/backfill__2026-11-02"))
 
 
 def test_data_that_cannot_be_refreshed_is_marked_as_old(signed_in: dict[str, BrowserContext]) -> None:
@@ -211,13 +211,13 @@ def test_data_that_cannot_be_refreshed_is_marked_as_old(signed_in: dict[str, Bro
     expect(page.get_by_role("alert")).to_contain_text("PostgreSQL did not answer. The data below is from")
     expect(page.locator("main.old article").first).to_be_visible()
     page.unroute("**/data/streams")
-    expect(page.locator("#trouble")).to_be_hidden(timeout=20_000)
+    expect(page.locator("#trouble")).to_be_hidden()
 
 
 def test_inside_airflow_a_page_follows_its_theme(watched: Page) -> None:
     watched.goto("/plugin/truelog")
     page = framed(watched)
-    expect(page.locator("article").first).to_be_visible(timeout=20_000)
+    expect(page.locator("article").first).to_be_visible()
     for theme in ("dark", "light"):
         watched.evaluate(
             "theme => { document.documentElement.classList.remove('dark', 'light'); "
@@ -231,7 +231,7 @@ def test_inside_airflow_a_page_follows_its_theme(watched: Page) -> None:
 def test_the_card_shows_the_worst_numbers(watched: Page) -> None:
     watched.goto("/")
     card = watched.get_by_role("region", name="Truelog", exact=True)
-    expect(card).to_contain_text("As of", timeout=20_000)
+    expect(card).to_contain_text("As of")
     for text in ("0.4 s", "42", "No certificate", "page_audience"):
         expect(card).to_contain_text(text)
 
@@ -239,7 +239,7 @@ def test_the_card_shows_the_worst_numbers(watched: Page) -> None:
 def test_the_card_shows_problems_with_links(archive_down: None, watched: Page) -> None:
     watched.goto("/")
     card = watched.get_by_role("region", name="Truelog", exact=True)
-    expect(card.get_by_role("status")).to_contain_text("Critical: 3 open alerts", timeout=20_000)
+    expect(card.get_by_role("status")).to_contain_text("Critical: 3 open alerts")
     expect(card).to_have_attribute("data-state", "Critical")
     tile = card.get_by_role("link").first
     expect(tile).to_contain_text("Open alerts3Critical: click_through")
@@ -252,7 +252,7 @@ def test_the_card_shows_problems_with_links(archive_down: None, watched: Page) -
         link = card.get_by_role("list", name="Problems").get_by_role("link", name=problem)
         expect(link).to_have_attribute("href", re.compile(f"/plugin/truelog/truelog/{re.escape(page)}$"))
     card.get_by_role("link", name="page_audience is stalled").click()
-    expect(framed(watched).locator("main")).to_contain_text("page_audience", timeout=20_000)
+    expect(framed(watched).locator("main")).to_contain_text("page_audience")
 
 
 @pytest.mark.parametrize("status", [403, 503])
@@ -263,9 +263,9 @@ def test_a_card_without_an_answer_is_unknown_and_shows_no_number(
     page.clock.install()
     page.goto("/")
     card = page.get_by_role("region", name="Truelog", exact=True)
-    expect(card).to_contain_text("As of", timeout=20_000)
+    expect(card).to_contain_text("As of")
     page.route("**/data/vitals", lambda route: route.fulfill(status=status, json={"detail": "away"}))
     page.clock.fast_forward(15_000)
-    expect(card.get_by_role("status")).to_contain_text("Unknown: ", timeout=20_000)
+    expect(card.get_by_role("status")).to_contain_text("Unknown: ")
     expect(card).to_have_attribute("data-state", "Unknown")
     assert card.get_by_role("link").count() == 0

@@ -81,7 +81,7 @@ def test_airflow_marks_our_entry_on_every_address_and_names_the_tab(watched: Pag
         ("/plugin/truelog-views/truelog/view?name=page_views", "page_views"),
     ):
         watched.goto(address)
-        expect(framed(watched).locator("h1:visible")).to_contain_text(title, timeout=20_000)
+        expect(framed(watched).locator("h1:visible")).to_contain_text(title)
         entry = watched.get_by_role("link", name="Truelog")
         expect(entry).to_have_attribute("aria-current", "page")
         expect(entry.locator("img")).to_have_js_property("complete", value=True)
@@ -99,7 +99,7 @@ def test_choices_are_in_airflows_address_and_survive_a_reload(watched: Page) -> 
     watched.wait_for_url(re.compile(r"/truelog/lag\?reader=archive&hours=6$"))
     watched.reload()
     page = framed(watched)
-    expect(page.get_by_label("Reader")).to_have_value("archive", timeout=20_000)
+    expect(page.get_by_label("Reader")).to_have_value("archive")
     expect(page.get_by_label("Time range")).to_have_value("6")
     expect(page.locator("h1:visible")).to_contain_text("archive")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Frame, Locator, Page, expect
 
-from tests.pages.browsing import PATIENCE, Clicks, framed
+from tests.pages.browsing import Clicks, framed
 from truelog.alerts import alert_store
 from truelog.apps import launcher
 from truelog.control.application import ARCHIVE
@@ -109,7 +109,7 @@ def test_find_why_an_application_is_down(resting: None, signed_in: dict[str, Bro
     job = Job(signed_in["analyst"])
     job.click(job.card.get_by_role("link", name="archive is down and rests"))
     archive = job.frame.locator(f"[data-application={ARCHIVE}]")
-    expect(archive.locator(".badge").first).to_have_text("Resting", timeout=PATIENCE)
+    expect(archive.locator(".badge").first).to_have_text("Resting")
     expect(archive).to_contain_text("StoreDown: S3 refused: disk full")
     expect(archive).to_contain_text("Next try at")
     expect(archive.get_by_role("link", name="DAG stream_archive")).to_be_visible()
@@ -118,7 +118,7 @@ def test_find_why_an_application_is_down(resting: None, signed_in: dict[str, Bro
 
 def test_effects_are_listed_under_their_cause(resting: None, signed_in: dict[str, BrowserContext]) -> None:
     job = Job(signed_in["analyst"])
-    expect(job.card.get_by_role("status")).to_contain_text("4 open alerts", timeout=PATIENCE)
+    expect(job.card.get_by_role("status")).to_contain_text("4 open alerts")
     job.click(job.card.get_by_role("link", name="Open alerts"))
     down = job.frame.locator("[data-alert='application_down/archive']")
     job.click(down.locator("summary", has_text="1 effect"))

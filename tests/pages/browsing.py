@@ -9,10 +9,10 @@ from playwright.sync_api import Browser, BrowserContext, Frame, Locator, Page, P
 
 from runtime.airflow import address
 from runtime.airflow_client import password
+from tests.deadline import deadline
 from truelog.support.settings import Settings
 
 log = logging.getLogger("truelog.jobs")
-PATIENCE = 20_000  # milliseconds for Airflow's own pages
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP: ViewportSize = {"width": 1280, "height": 800}
 REFUSED = re.compile("status of (400|409)")  # invalid input, or a conflict with an earlier action
@@ -20,6 +20,7 @@ REFUSED = re.compile("status of (400|409)")  # invalid input, or a conflict with
 
 def launch(playwright: Playwright) -> Browser:
     found = next(filter(None, map(shutil.which, NAMES)), None)
+    expect.set_options(timeout=deadline(20_000))
     assert found, f"None of {', '.join(NAMES)} is installed. Install Chromium with the system's package manager."
     return playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])  # Chromium has no sandbox for root
 
@@ -27,6 +28,7 @@ def launch(playwright: Playwright) -> Browser:
 def sign_in(browser: Browser, settings: Settings, user: str, *, bypass_csp: bool = False) -> BrowserContext:
     """A browser context that has signed in through Airflow's form."""
     context = browser.new_context(viewport=LAPTOP, base_url=address(settings), bypass_csp=bypass_csp)
+    context.set_default_timeout(deadline(30_000))
     page = context.new_page()
     page.goto("/auth/login/")
     form = page.locator("form[name=login]")
@@ -61,7 +63,7 @@ def is_wide_enough(page: Page) -> bool:
 
 
 def framed(page: Page) -> Frame:
-    page.locator("iframe").wait_for(timeout=20_000)
+    page.locator("iframe").wait_for()
     found = page.locator("iframe").element_handle()
     assert found
     frame = found.content_frame()
@@ -76,7 +78,7 @@ class Clicks:
         self.clicks, self.begun = 0, time.monotonic()
 
     def click(self, target: Locator) -> None:
-        target.click(timeout=PATIENCE)
+        target.click()
         self.clicks += 1
 
     def done(self, name: str, limit: int) -> None:

@@ -17,6 +17,7 @@ import runtime
 from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
+from tests.deadline import deadline
 from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.servers import AIRFLOW, OnSharedServers, SharedServers
 from truelog.control import event_files, event_registry, topic_status
@@ -106,7 +107,7 @@ def rejected(filled: Settings, kafka: Settings) -> Settings:
         [record] = classifier.classify([parse_event(raw)], receipt)
         producer.produce(DEAD_LETTER, record.value, partition=0)
     producer.produce(DEAD_LETTER, b"{}", partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
     return filled
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from runtime import airflow
 from runtime.airflow_client import Airflow
+from tests.deadline import deadline
 from tests.pages.plausible import HOSTILE
 from truelog.alerts import alert_store
 from truelog.control import application
@@ -96,7 +97,7 @@ def routes(pages: Settings) -> list[tuple[str, str]]:
 
 def fetch(client: Airflow, method: str, path: str, body: object = None, **headers: str) -> HTTPResponse:
     """The response to a request. A path without a leading slash is relative to our pages."""
-    connection = HTTPConnection("127.0.0.1", client.settings.airflow_port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", client.settings.airflow_port, timeout=deadline(60))
     signed = {"Authorization": f"Bearer {client.token}"} if client.token else {}
     sent = None if body is None else json.dumps(body)
     typed = {"Content-Type": "application/json"} if sent else {}

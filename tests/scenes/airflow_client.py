@@ -4,11 +4,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import runtime
-from runtime import airflow
-from runtime.airflow_client import Airflow, password, sign_in
+from runtime import airflow, airflow_client
+from runtime.airflow_client import Airflow, password
+from tests.deadline import FACTOR
 from truelog.support.settings import Settings
 
 __all__ = ["Airflow", "orchestrated", "password", "sign_in"]
+
+
+def sign_in(settings: Settings, user: str) -> Airflow:
+    return airflow_client.sign_in(settings, user, FACTOR)
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psycopg
 
+from tests.deadline import deadline, until
 from truelog.control.lease import LEASE_LOST
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
-from truelog.support.wait import until
 
 STARTED: list["Application"] = []
 
@@ -39,7 +39,7 @@ class Application:
     def end(self, seconds: float = 60) -> int:
         """Terminate the application, and wait until its current batch has ended."""
         os.kill(self.process.pid, signal.SIGTERM)
-        return self.process.wait(timeout=seconds)
+        return self.process.wait(timeout=deadline(seconds))
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -68,7 +68,7 @@ class Application:
         assert ended == LEASE_LOST, f"{self.name} ended ({ended}), but not because of its lease:\n{self.tail()}"
 
     def wait_death(self, seconds: float = 30) -> int:
-        return self.process.wait(timeout=seconds)
+        return self.process.wait(timeout=deadline(seconds))
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         def met() -> None:

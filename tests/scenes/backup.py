@@ -9,6 +9,7 @@ from psycopg import sql
 
 import runtime
 from runtime import postgresql
+from tests.deadline import deadline
 from truelog.support.settings import Settings
 
 
@@ -23,7 +24,7 @@ def database_tool(settings: Settings, program: str, *arguments: str) -> None:
     words = [word.format(address.format(settings.database_name)) for word in arguments]
     password = {"PGPASSWORD": settings.postgres_password.get_secret_value()}
     command = [str(postgresql._programs(postgresql._folder(settings)) / program), *words]
-    subprocess.run(command, env=os.environ | password, check=True, timeout=120)
+    subprocess.run(command, env=os.environ | password, check=True, timeout=deadline(120))
 
 
 def restore(settings: Settings, backup: Path) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from runtime import collector
+from tests.deadline import deadline, until
 from truelog.log import topics
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 
@@ -60,7 +60,7 @@ class Client:
             connection.close()
 
     def connection(self) -> HTTPConnection:
-        return HTTPConnection(self.settings.collector_host, self.settings.collector_port, timeout=40)
+        return HTTPConnection(self.settings.collector_host, self.settings.collector_port, timeout=deadline(40))
 
     @contextmanager
     def slow(self, body: bytes) -> Iterator[HTTPConnection]:
@@ -101,7 +101,7 @@ def another(
         yield changed, process
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(deadline(30))
 
 
 def record(settings: Settings, coordinates: Mapping[str, Any]) -> tuple[bytes | None, bytes | None]:
@@ -129,7 +129,7 @@ def read(
     try:
         consumer.assign([TopicPartition(topic, partition, begin)])
         while begin + len(found) < end:
-            messages = consumer.consume(min(1000, end - begin - len(found)), timeout=10)
+            messages = consumer.consume(min(1000, end - begin - len(found)), timeout=deadline(10))
             assert messages, f"{topic}:{partition} ends before {end}"
             found |= {int(str(m.offset())): (m.key(), m.value()) for m in messages if m.error() is None}
     finally:

@@ -45,5 +45,5 @@ def _poll(settings: Settings, marks: Marks, ended: threading.Event) -> None:
                 kafka.produce(mark.topic, mark.value, mark.key, on_delivery=marks.acknowledge)
             kafka.poll(0)
             marks.look(connection, VIEW)
-            if ended.is_set() and not kafka.flush(1) and marks.all_shown:
+            if ended.is_set() and not kafka.flush(0.5) and marks.all_shown:
                 break

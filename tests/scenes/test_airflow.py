@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 import runtime
 from runtime import airflow
+from tests.deadline import deadline, until
 from tests.library.listener import Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.exposure import below, listening_addresses
@@ -21,7 +22,6 @@ from tests.servers import AIRFLOW, Environment
 from truelog.spark.submit import SPARK
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 T = TypeVar("T")
 NAMES = [service.name for service in airflow.SERVICES]
@@ -188,7 +188,7 @@ def test_a_killed_service_is_restarted_and_leaves_no_process(running: Settings, 
     [leader, *children] = family(running, name)
     leader.kill()
     until(lambda: _require_new_and_ready(running, name, leader.pid), 60, name)
-    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert psutil.wait_procs(children, timeout=deadline(10))[1] == []
 
 
 def test_after_the_kills_runs_succeed(running: Settings, admin: Airflow, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka import Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.command import answer
+from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.conftest import World
 from tests.scenes.traffic import messages_in_the_log
@@ -53,7 +54,7 @@ def send(world: World, records: int) -> None:
     producer = Producer(world.settings.kafka())
     producer.produce(TOPIC, None, b"gone", headers=[("trace", b"\x00\xff"), ("trace", None)])
     producer.produce(TOPIC, b"\xff\xfe not text", None)
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def catch_up(world: World, application: Application) -> None:
@@ -276,7 +277,7 @@ def write_to_partition_1(world: World, records: int) -> None:
     producer = Producer(world.settings.kafka())
     for _ in range(records):
         producer.produce(OTHER_TOPIC, b"{}", partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def drop_by_retention(world: World, end: int) -> None:
@@ -286,7 +287,7 @@ def drop_by_retention(world: World, end: int) -> None:
     broker = topics.client(
         world.settings, KafkaUser.ADMIN
     )  # kept in a variable, because its futures end with the client
-    broker.delete_records([place])[place].result(30)
+    broker.delete_records([place])[place].result(deadline(30))
 
 
 def suspended_topics(world: World) -> dict[str, str]:

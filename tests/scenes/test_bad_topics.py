@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.chosen_views import copy_views
+from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.conftest import World, known
 from tests.scenes.declared import EVENT, VIEW, copy_events, removed_at_the_end
@@ -50,7 +51,7 @@ def declared(world: World, archives: list[Application], tmp_path: Path) -> Itera
 def send(settings: Settings, grams: int) -> None:
     producer = Producer(settings.kafka())
     producer.produce(TOPIC, EVENT_JSON % (grams, grams), b"p", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def stamp(settings: Settings, by: str, topic: str = TOPIC) -> None:

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.command import answer, process_answer
+from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import World, known
@@ -57,7 +58,7 @@ def send(settings: Settings) -> None:
         }
         event |= {"visitor_id": "v", "url": URL, "response_ms": milliseconds}
         producer.produce("page_view", json.dumps(event).encode(), b"v")
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def waited(world: World) -> list[int]:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.command import answer, truelog
+from tests.deadline import deadline
 from tests.scenes import jumping_ticks
 from tests.scenes.applications import Application, start
 from tests.scenes.conftest import World, known
@@ -61,7 +62,7 @@ def send(settings: Settings, parcel: str, occurred_at: datetime) -> None:
     event = {"event_id": parcel, "occurred_at": occurred_at.isoformat(), "parcel": parcel, "grams": 1}
     producer = Producer(settings.kafka())
     producer.produce(TOPIC, json.dumps(event).encode(), partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def configure(settings: Settings, **values: str) -> None:
@@ -79,7 +80,7 @@ def send_with_a_wrong_broker_time(settings: Settings, moment: datetime) -> None:
     configure(settings, message_timestamp_type="CreateTime", message_timestamp_after_max_ms=str(2**62))
     producer = Producer({**settings.kafka(), "acks": "all"})
     producer.produce(TOPIC, b"wrong time", partition=0, timestamp=int(moment.timestamp() * 1000))
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
     configure(settings, message_timestamp_type="LogAppendTime")
 
 

@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition
 
 import runtime
 from tests.command import answer, truelog
+from tests.deadline import deadline, until
 from tests.library.archived import drop_archive
 from tests.scenes import replay_process
 from tests.scenes.collector_client import Client, read
@@ -35,7 +36,6 @@ from truelog.schema.event import EventType, load_events
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
-from truelog.support.wait import until
 
 POINTS = ("settled", "reserved", "sent", "committed", "confirmed")
 DECLARATION = '''
@@ -165,7 +165,7 @@ def test_a_replay_that_is_killed_and_run_again_sends_each_event_once(orders: Ord
     orders.declare()
     nth = 1 if point == "settled" else 2  # the second of three portions
     killed = orders.start(f"replay.{point}:{nth}:kill")
-    assert killed.wait(120) == -signal.SIGKILL
+    assert killed.wait(deadline(120)) == -signal.SIGKILL
     assert orders.fired.exists()
     again = orders.replay()
     assert again["sent"] + again["already_sent"] == 20
@@ -182,7 +182,7 @@ def test_a_suspended_replay_that_lost_its_lock_can_no_longer_send(orders: Orders
     zombie = orders.start(f"replay.{point}:2:stop")
     orders.wait_fault()
     refused = orders.start()
-    assert b"another replay is running" in refused.communicate(timeout=120)[1]
+    assert b"another replay is running" in refused.communicate(timeout=deadline(120))[1]
     assert refused.returncode != 0
     with connect(orders.settings, autocommit=True) as connection:
         end = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
@@ -190,7 +190,7 @@ def test_a_suspended_replay_that_lost_its_lock_can_no_longer_send(orders: Orders
         assert connection.execute(end + key).fetchall() == [(True,)]
     assert orders.replay()["sent"] == 13
     os.kill(zombie.pid, signal.SIGCONT)
-    errors = zombie.communicate(timeout=120)[1].decode()
+    errors = zombie.communicate(timeout=deadline(120))[1].decode()
     assert "another replay has taken over" in errors, errors
     assert zombie.returncode != 0
     assert orders.counts() == once(ids)
@@ -200,7 +200,7 @@ def test_two_replays_at_once_send_each_event_once(orders: Orders) -> None:
     ids = orders.post(40)
     orders.declare()
     several = [orders.start() for _ in range(3)]
-    codes = [process.wait(120) for process in several]
+    codes = [process.wait(deadline(120)) for process in several]
     assert 0 in codes
     assert orders.counts() == once(ids)
 
@@ -292,7 +292,7 @@ def archive(settings: Settings, event_type: EventType) -> None:
         commit(catalog, append)
     drop = [TopicPartition(topic, partition, end) for partition, end in ends.offsets[topic].items()]
     for future in broker.delete_records(drop).values():
-        future.result(30)
+        future.result(deadline(30))
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ def test_letters_and_replayed_records_are_found_in_the_archive(orders: Orders) -
     assert len(orders.letters()) == 20
     assert len({letter.at for letter in orders.letters()}) == 20
     killed = orders.start("replay.committed:1:kill")
-    assert killed.wait(120) == -signal.SIGKILL
+    assert killed.wait(deadline(120)) == -signal.SIGKILL
     first = orders.counts()
     assert len(first) == 7
     archive(orders.settings, declared)

@@ -18,6 +18,7 @@ from psycopg import sql
 
 from tests.chosen_views import copy_views
 from tests.command import process_answer
+from tests.deadline import deadline, until
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import World, known
@@ -36,7 +37,6 @@ from truelog.serving.row_query import RowQuery
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT
-from truelog.support.wait import until
 from truelog.views import catalogue
 from truelog.views.compiled_view import STATUS
 
@@ -101,7 +101,7 @@ def test_killed_between_merges_and_continued(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("ticking")
-@pytest.mark.timeout(1_800)  # every view is rebuilt from raw bytes
+@pytest.mark.timeout(deadline(1_800))  # every view is rebuilt from raw bytes
 def test_killed_between_merges_and_continued_by_executors(
     world: World, archive: Application, batch: Batch, *, spark_home: Path, tmp_path: Path
 ) -> None:

@@ -17,11 +17,11 @@ from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
 import runtime
+from tests.deadline import deadline, until
 from tests.scenes.exposure import below, listening_addresses
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 pytestmark = pytest.mark.own_servers
 
@@ -83,7 +83,7 @@ def test_s3_refuses_unsigned_requests_to_every_bucket_and_object(s3: Settings, m
 
 def unsigned(settings: Settings, method: str, path: str) -> int:
     """The status of a request without a signature."""
-    connection = HTTPConnection(urlsplit(settings.s3_endpoint).netloc, timeout=10)
+    connection = HTTPConnection(urlsplit(settings.s3_endpoint).netloc, timeout=deadline(10))
     try:
         connection.request(method, path, headers={"Host": "localhost"})
         return connection.getresponse().status
@@ -231,7 +231,7 @@ def _write_everywhere(settings: Settings) -> None:
     producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True})
     for n in range(1000):
         producer.produce("kept", str(n).encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def _require_all_new_and_ready(settings: Settings, before: dict[str, int | None]) -> None:
@@ -253,7 +253,7 @@ def _read_topic(settings: Settings, topic: str) -> list[bytes | None]:
     consumer = Consumer({**settings.kafka(), "group.id": "reader", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        messages = consumer.consume(1001, timeout=10)
+        messages = consumer.consume(1001, timeout=deadline(10))
         return [message.value() for message in messages if message.error() is None]
     finally:
         consumer.close()

@@ -14,6 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 import runtime
+from tests.deadline import until
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import EACH_EVENT, World
@@ -22,7 +23,6 @@ from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
-from truelog.support.wait import until
 
 log = logging.getLogger("truelog.scene")
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pydantic import ValidationError
 
+from tests.deadline import deadline
 from truelog.log import topics
 from truelog.schema.event import Event, EventType, load_events
 from truelog.support.settings import Settings
@@ -75,7 +76,7 @@ class Traffic:
         arrival.events, arrival.seconds = self.acknowledged - before, time.monotonic() - began
 
     def flush(self) -> None:
-        assert self.producer.flush(60) == 0, "some records were never acknowledged"
+        assert self.producer.flush(deadline(60)) == 0, "some records were never acknowledged"
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         assert error is None, error
@@ -115,7 +116,7 @@ def messages_in_the_log(settings: Settings, topic: str) -> list[Message]:
     found: list[Message] = []
     ended: set[int | None] = set()
     while ended != set(begins):  # transactions leave gaps in the offsets, so counting records would never end
-        for message in consumer.consume(10_000, timeout=1):
+        for message in consumer.consume(10_000, timeout=0.5):
             if error := message.error():
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.add(message.partition())

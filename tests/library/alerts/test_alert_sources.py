@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import until
 from tests.library.alert_tables import emptied
 from tests.library.judged import judged
 from truelog.alerts import alert_applications, alert_lag, alert_omissions, alert_resources, alert_verification
@@ -23,7 +24,6 @@ from truelog.lag.lag_verdict import LagVerdict, Sample
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import Producer
 
+from tests.deadline import deadline
 from truelog.apps.liveness import diagnose
 from truelog.control import view_status
 from truelog.control.application import ApplicationStatus, Diagnosis
@@ -59,7 +60,7 @@ def silent(migrated: Settings, kafka: Settings, connection: Connection) -> Itera
 def send(settings: Settings) -> None:
     producer = Producer(settings.kafka())
     producer.produce(TOPIC, json.dumps({"event_id": "of a diagnosis"}).encode(), "k")
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def test_an_application_that_has_read_everything_has_no_input(silent: Silent) -> None:

@@ -15,6 +15,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import WriteTask
 
+from tests.deadline import deadline, until
 from tests.library.archive.test_archive_commit import MORNING
 from tests.library.archived import drop_archive
 from truelog.archive.archive_commit import Append, commit
@@ -28,7 +29,6 @@ from truelog.storage import bucket
 from truelog.storage.database import migrate
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
-from truelog.support.wait import until
 
 TOPIC = "search"
 MANY = 3_000_000  # records
@@ -125,7 +125,7 @@ def archived_transaction(archive: Archive) -> list[DataFile]:
     assert found == [begin]
     files = archive.add(end, rows_at(range(begin, begin + 1), archive.type))
     dropped, broker = TopicPartition(TOPIC, 0, end), topics.client(archive.settings, KafkaUser.ADMIN)
-    broker.delete_records([dropped])[dropped].result(30)
+    broker.delete_records([dropped])[dropped].result(deadline(30))
     return files
 
 
@@ -166,7 +166,9 @@ def test_the_audit_of_many_records_needs_little_memory(archive: Archive) -> None
         first = begin + 2 * step * number
         archive.add(first + 2 * step, rows_at(range(first, first + 2 * step, 2), archive.type))
     archive.add(archive.ends[0] + 1, rows_at(range(begin, begin + 1), archive.type))
-    ended = subprocess.run([sys.executable, "-c", AUDIT], capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", AUDIT], capture_output=True, text=True, timeout=deadline(300), check=False
+    )
     assert ended.returncode == 0, ended.stderr
     megabytes, missing, listed, shared = map(int, ended.stdout.split())
     assert (missing, listed, shared) == (MANY + 1, MOST_LISTED, 1)

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from tests.deadline import deadline, until
 from tests.laws.lab import Lab
 from tests.library.archived import PER_URL, Archived
 from truelog.archive.archive_table import ensure_table, identifier, open_catalog
@@ -23,7 +24,6 @@ from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 TOPIC = "exchange_rate"
 FAST = {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100"}
@@ -58,11 +58,11 @@ def cleaned(lab: Lab, platform: Settings) -> Iterator[tuple[Archived, list[dict[
     producer = Producer({**platform.kafka(), "acks": "all"})
     for value in values[:3]:
         producer.produce(TOPIC, json.dumps(value).encode(), key=b"k")
-        assert producer.flush(10) == 0
+        assert producer.flush(deadline(10)) == 0
         Event().wait(0.2)  # the next record begins a segment, because only closed segments are compacted
     archive._archive(TOPIC, [archive._batch(TOPIC, 0, values[:3])])
     producer.produce(TOPIC, json.dumps(values[3]).encode(), key=b"k")
-    assert producer.flush(10) == 0
+    assert producer.flush(deadline(10)) == 0
     until(lambda: _require_cleaned(platform), 90, "the broker to compact the topic")
     yield archive, values
     with open_catalog(platform) as catalog:

@@ -7,12 +7,12 @@ from typing import LiteralString
 import psycopg
 import pytest
 
+from tests.deadline import deadline, until
 from truelog.control import lease
 from truelog.control.lease import Lease
 from truelog.storage.database import Connection, connect, session_name
 from truelog.support.errors import Fenced, LeaseInterrupted, ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 NAME = "leased"
 
@@ -49,7 +49,7 @@ def test_a_merge_in_progress_does_not_delay_the_end_of_a_batch(
     connection: Connection, merging: Connection, held: Lease
 ) -> None:
     with connection.transaction():
-        connection.execute("SET LOCAL lock_timeout = '2s'")
+        connection.execute(f"SET LOCAL lock_timeout = '{deadline(2):.0f}s'")
         lease.record_batch(connection, held.holder)
         lease.record_code(connection, held.holder, "code")
 

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deadline import deadline
 from truelog.log import range_reader, topics
 from truelog.log.positions import Range
 from truelog.support.errors import ServiceDown
@@ -56,7 +57,7 @@ class Log:
 
         for _ in range(count):
             producer.produce(self.topic, uuid.uuid4().bytes, partition=partition, on_delivery=delivered)
-        assert producer.flush(10) == 0
+        assert producer.flush(deadline(10)) == 0
 
     def transaction(self, partition: int, count: int, *, commit: bool) -> None:
         producer, before = self.producer(transactional=True), dict(self.committed)
@@ -152,7 +153,7 @@ def test_whole_records_have_their_keys_and_headers(log: Log) -> None:
     begin, producer = log.end(1), log.producer()
     producer.produce(log.topic, b"v", b"\xff", partition=1, headers=[("a", b"\x00\xff"), ("a", None)])
     producer.produce(log.topic, None, partition=1)
-    producer.flush(10)
+    producer.flush(deadline(10))
     produce_with_header(log, b"\xff\xfe", b"value")  # no usual client can send this key
     for _ in range(10):  # afterwards the interpreter has specialized the calls of this code
         list(range_reader.read(log.client, [Range(log.topic, 1, 0, begin)], range_reader.WHOLE))
@@ -186,7 +187,7 @@ def produce_with_header(log: Log, key: bytes, value: bytes) -> None:
 class TestShortRangesFail:
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(range_reader, "_SILENT_SECONDS", 1.0)
+        monkeypatch.setattr(range_reader, "_SILENT_SECONDS", deadline(1.0))
 
     def test_past_the_end_of_the_log(self, log: Log) -> None:
         with pytest.raises(ServiceDown, match=r"silent.*0 \[22, 23\)"):
@@ -209,7 +210,7 @@ class TestShortRangesFail:
 
     def test_dropped_by_retention(self, log: Log) -> None:
         admin, low = AdminClient(log.settings.kafka()), TopicPartition(log.topic, 0, 2)
-        admin.delete_records([low])[low].result(30)
+        admin.delete_records([low])[low].result(deadline(30))
         with pytest.raises(ServiceDown, match="cannot return"):
             log.read(Range(log.topic, 0, 1, 22))
         assert log.read(Range(log.topic, 0, 2, 22)) == log.expected(Range(log.topic, 0, 2, 22))

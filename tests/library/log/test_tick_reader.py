@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from tests.deadline import deadline
 from truelog.control import event_registry
 from truelog.kernel import clock
 from truelog.log import records, topics
@@ -35,7 +36,7 @@ def send(settings: Settings) -> tuple[Positions, Positions]:
     producer = Producer(settings.kafka())
     for value in SENT:
         producer.produce(TOPIC, value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
     return begin, topics.end_offsets(settings, [TOPIC])
 
 

@@ -16,6 +16,7 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 import runtime
+from tests.deadline import deadline, until
 from tests.laws.naive_clock import Log, Tick, at, clock
 from truelog.log import topics
 from truelog.log.positions import Positions
@@ -23,7 +24,6 @@ from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 pytestmark = pytest.mark.own_servers
 
@@ -100,7 +100,7 @@ def ticker(kafka: Settings) -> Iterator[subprocess.Popen[str]]:
 def send_page_view(settings: Settings) -> None:
     producer = Producer({**settings.kafka(), "acks": "all"})
     producer.produce("page_view", b"{}", partition=2)
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def read_ticks(settings: Settings, begin: int) -> list[Tick]:
@@ -108,7 +108,7 @@ def read_ticks(settings: Settings, begin: int) -> list[Tick]:
     end = topics.end_offsets(settings, ["ticks"]).at("ticks", 0)
     consumer = Consumer({**settings.kafka(), "group.id": "test"})
     consumer.assign([TopicPartition("ticks", 0, begin)])
-    messages = consumer.consume(end - begin, timeout=10)
+    messages = consumer.consume(end - begin, timeout=deadline(10))
     consumer.close()
     times = pa.array([message.timestamp()[1] for message in messages], pa.timestamp("ms", "UTC"))
     values = pa.array([message.value() for message in messages], pa.binary())
@@ -150,7 +150,7 @@ def test_ticks_hold_the_end_of_the_log_and_continue_after_a_crash_of_the_broker(
     assert after[-1].time > ticks[-1].time
 
     ticker.send_signal(signal.SIGTERM)
-    _, logged = ticker.communicate(timeout=20)
+    _, logged = ticker.communicate(timeout=deadline(20))
     assert ticker.returncode == 0
     assert "Traceback" not in logged
 

@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.deadline import until
 from truelog.log import topics
 from truelog.log.topic_health import TopicGuard, examine_topics
 from truelog.support.errors import ServiceDown, TopicRecreated, TopicRefused
 from truelog.support.settings import KafkaUser, Settings
-from truelog.support.wait import until
 
 GOOD, BY_PRODUCERS, MISSING = "health_good", "health_by_producers", "health_missing"
 

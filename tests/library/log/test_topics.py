@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
+from tests.deadline import deadline
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import Event, EventType, Topic
@@ -31,7 +32,7 @@ def admin(kafka: Settings) -> Iterator[AdminClient]:
     """A client. The `visits` topic belongs to the test and is deleted afterwards."""
     client = AdminClient(kafka.kafka())
     yield client
-    if "visits" in client.list_topics(timeout=10).topics:
+    if "visits" in client.list_topics(timeout=deadline(10)).topics:
         client.delete_topics(["visits"])["visits"].result()
 
 
@@ -51,7 +52,7 @@ def send(settings: Settings, *partitions: int) -> None:
     producer = Producer({**settings.kafka(), "acks": "all"})
     for partition in partitions:
         producer.produce("visits", b"{}", partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(deadline(10)) == 0
 
 
 def test_a_topic_is_created_as_declared(kafka: Settings, admin: AdminClient) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, Producer
 
+from tests.deadline import deadline, until
 from tests.library.kafka_cut import lose_end_of_logs
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import Progress, ensure_table, identifier, open_catalog
@@ -24,7 +25,6 @@ from truelog.schema.event import Event, EventType, Topic
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 pytestmark = pytest.mark.own_servers
 
@@ -106,7 +106,7 @@ def send(settings: Settings, topic: str, records: Iterator[int] | range, name: s
     producer = Producer({**settings.kafka(), "acks": "all"})
     for n in records:
         producer.produce(topic, f"{name} {n}".encode(), key_of(n), partition=0)
-        assert producer.flush(10) == 0  # each record is a batch of its own
+        assert producer.flush(deadline(10)) == 0  # each record is a batch of its own
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_the_last_record_of_each_key_is_still_the_last_in_a_compacted_topic(worl
 def kill(world: World, topic: str, step: str, fired: Path) -> None:
     fault: dict[str, Any] = {"TRUELOG_FAULT": f"{step}:1:kill", "TRUELOG_FAULT_FIRED": str(fired)}
     command = [str(Path(sys.executable).with_name("truelog")), "archive", "accept-cut", topic]
-    ended = subprocess.run(command, env=os.environ | fault, capture_output=True, timeout=120, check=False)
+    ended = subprocess.run(command, env=os.environ | fault, capture_output=True, timeout=deadline(120), check=False)
     assert fired.exists(), ended.stderr
     assert ended.returncode == -9
     until(lambda: _require_free_leases(world.settings), 30, "PostgreSQL to end the killed process's sessions")

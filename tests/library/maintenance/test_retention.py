@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
+from tests.deadline import until
 from tests.library.kernel.zombie import at, counter, stage_events
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import base, partials
@@ -22,7 +23,6 @@ from truelog.maintenance.superseded import Version, drop_superseded
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 OLD = "now() - interval '400 days'"
 

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from sqlalchemy import create_engine
 
 from runtime import lag
+from tests.deadline import deadline, until
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_groups
 from truelog.log import topics
@@ -24,7 +25,6 @@ from truelog.monitor.lag_service import ShortTimeouts
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def blind(postgresql: Settings) -> Iterator["subprocess.Popen[str]"]:
 
 
 def get(settings: Settings, path: str, authorization: str = "") -> tuple[int, HTTPMessage, str]:
-    connection = HTTPConnection(settings.lag_host, settings.lag_port, timeout=10)
+    connection = HTTPConnection(settings.lag_host, settings.lag_port, timeout=deadline(10))
     try:
         connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
         response = connection.getresponse()
@@ -106,7 +106,7 @@ def test_a_service_without_kafka_reports_that_and_still_serves_metrics(
     assert [get(postgresql, path)[0] for path in ("/", "/docs", "/openapi.json")] == [404] * 3
 
     blind.send_signal(signal.SIGTERM)
-    _, logged = blind.communicate(timeout=60)
+    _, logged = blind.communicate(timeout=deadline(60))
     assert blind.returncode == -signal.SIGTERM  # uvicorn raises the signal again after it has shut down
     assert "Traceback" not in logged
     assert postgresql.reader_key.get_secret_value() not in logged
@@ -125,9 +125,9 @@ def test_an_analyst_cannot_switch_off_the_time_limit(postgresql: Settings) -> No
         idle.execute("BEGIN")
         owner.execute("SELECT 1")
         with pytest.raises(psycopg.errors.AdminShutdown):
-            working.execute("SELECT pg_sleep(60)")
+            working.execute(f"SELECT pg_sleep({deadline(60)})")
         with pytest.raises(psycopg.errors.AdminShutdown):
-            idle.execute("SELECT pg_sleep(60)")
+            idle.execute(f"SELECT pg_sleep({deadline(60)})")
         assert spared.execute("SELECT 1").fetchone() == (1,)
         assert owner.execute("SELECT 1").fetchone() == (1,)
         owner.rollback()

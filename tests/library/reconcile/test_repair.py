@@ -15,6 +15,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.deadline import deadline, until
 from tests.laws.lab import Lab
 from tests.library.archived import drop_archive
 from truelog import Sum, View
@@ -40,7 +41,6 @@ from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import MeaningChanged, ServiceDown, Stale, TopicRecreated
 from truelog.support.settings import KafkaUser, Settings
-from truelog.support.wait import until
 from truelog.views.compiled_view import CompiledView
 
 TOPIC = "dead_letter"  # no scene's view reads it, so a test may delete its records from Kafka
@@ -154,7 +154,7 @@ def send(settings: Settings, *reasons: str) -> None:
     producer = Producer(settings.kafka())
     for reason in reasons:
         producer.produce(TOPIC, letter(reason), "v")
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
 
 
 def test_a_merge_before_the_lock_is_kept(ground: Ground) -> None:
@@ -174,7 +174,7 @@ def test_a_merge_before_the_lock_is_kept(ground: Ground) -> None:
             repairing = pool.submit(repair, ground.rebuilder, found.positions)
             until(lambda: _require_waiting(settings), 60, "the repair to wait for the lock")
             merge.apply(streaming, ground.compiled, late)
-        assert repairing.result(60) == 2
+        assert repairing.result(deadline(60)) == 2
 
     assert ground.rows() == {"wrong and sent": 1, "only sent": 1}
     assert ground.positions() == ground.ends()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
+from tests.deadline import deadline, until
 from tests.laws.lab import Lab
 from tests.library.archived import Archived, archived
 from truelog.control import application, view_status
@@ -17,7 +18,6 @@ from truelog.serving.serving_status import BATCH, STREAM
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_stream_that_returns_during_the_build_keeps_its_readers(ground: Archiv
             building = pool.submit(fallback.build_fallback, ground.rebuilder)
             until(lambda: _require_waiting(lab.settings), 60, "the build to wait for the lock")
             streaming.execute(ahead.encode(), (compiled.name,))
-        assert building.result(60) is None
+        assert building.result(deadline(60)) is None
 
     assert read(ground) == (STREAM, {"old": 5, "a": 1})
     for left in (sql.Identifier("batch", compiled.table), stage.table(compiled)):

@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 from pyspark.sql.types import LongType, TimestampType
 
+from tests.deadline import deadline
 from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.control import application, view_status
@@ -381,8 +382,9 @@ def test_a_slow_reader_blocks_neither_a_second_migration_nor_the_drop_of_a_fallb
         reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         slow = replace(served, connection=reading)
         assert slow.layer() == BATCH
-        pool.submit(migrate, migrated).result(30)
+        pool.submit(migrate, migrated).result(deadline(30))
         served.stream_to({0: 6, 1: 6})
-        assert served.name in pool.submit(fallback_policy.drop_unneeded_fallbacks, served.connection).result(30)
+        dropping = pool.submit(fallback_policy.drop_unneeded_fallbacks, served.connection)
+        assert served.name in dropping.result(deadline(30))
         assert slow.layer() == BATCH
     assert served.layer() == STREAM

@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from pydantic import Field as Declared
 
+from tests.deadline import deadline, until
 from truelog.archive import accept_loss
 from truelog.archive.archive_table import identifier, open_catalog
 from truelog.control import lease, topic_status
@@ -24,7 +25,6 @@ from truelog.storage.database import connect, migrate
 from truelog.streaming.archive_topics import ArchiveTopics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
-from truelog.support.wait import until
 
 GOOD, BAD = "aside_good", "aside_bad"
 
@@ -72,9 +72,9 @@ class Case:
         producer = Producer(self.settings.kafka())
         for _ in range(3):
             producer.produce(BAD, b"{}", partition=0)
-        assert producer.flush(10) == 0
+        assert producer.flush(deadline(10)) == 0
         end = TopicPartition(BAD, 0, 2)
-        self.broker.delete_records([end])[end].result(30)
+        self.broker.delete_records([end])[end].result(deadline(30))
 
     def accept(self) -> None:
         """While the archive application is running."""

@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 
+from tests.deadline import deadline
 from truelog.support.service_main import run_until_terminated
 
 
@@ -17,7 +18,7 @@ def test_a_signal_stops_the_work_without_an_exception(number: signal.Signals) ->
     def work(stopped: Event) -> None:
         steps.append(stopped.is_set())
         os.kill(os.getpid(), number)
-        steps.append(stopped.wait(10))
+        steps.append(stopped.wait(deadline(10)))
 
     try:
         run_until_terminated(work)
