@@ -1,6 +1,5 @@
 """Tests of the alert DAGs: which DAGs exist, what the task does when a receiver is down, and the heartbeat."""
 
-import asyncio
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
+from tests.dags.looks import payload
 from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from truelog.alerts import alert_store
@@ -100,15 +100,11 @@ def test_the_task_is_deferred_until_a_notification_waits(
         task.execute({})
     path, given = deferred.value.trigger.serialize()
     trigger = import_string(path)(**given)
-
-    async def woken() -> Any:
-        return await asyncio.wait_for(anext(trigger.run()), 10)
-
-    threading.Timer(0.3, open_alert, (database, "alertmanager")).start()
-    event = asyncio.run(woken())
+    event = payload(trigger, looks=2, meanwhile=lambda: open_alert(database, "alertmanager"))
+    assert event == {"receiver": "alertmanager"}
     listener.mood = FAILS
     with pytest.raises(ReceiverDown):
-        task.resumed({}, event.payload)
+        task.resumed({}, event)
     listener.mood = TAKES
     assert task.execute({}) == ["application_down/one open"]
     assert len(listener.taken) == 1

@@ -1,8 +1,7 @@
 """Tests of the `recompute` DAG: a run's days, the wait for the archive, and the job arguments."""
 
 import asyncio
-import time
-from collections.abc import Sequence
+import math
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.deadline import deadline
 from tests.library.registered import registered
 from truelog.batch.run_interval import RunInterval, archived_days, topics_behind
 from truelog.storage import audit_trail
@@ -137,8 +137,8 @@ def test_scheduled_dags_do_not_run_at_once_on_a_new_platform(
     assert first.run_after > now
 
 
-def payload_of_wait(lags: Sequence[Any], deadline: float = 60) -> str:
-    """The reason in the trigger's event, given the results of successive lag checks."""
+def payload_of_wait(*lags: Any) -> str:
+    """The reason in the trigger's event, given the results of its looks. After the last one, its deadline passes."""
     from log_day_trigger import LogDayTrigger
 
     answers = iter(lags)
@@ -149,30 +149,33 @@ def payload_of_wait(lags: Sequence[Any], deadline: float = 60) -> str:
         @staticmethod
         def lagging(moment: datetime) -> list[str]:
             assert moment == at("2026-11-21")
-            if isinstance(answer := next(answers, lags[-1]), Exception):
+            answer = next(answers)
+            if answer is lags[-1]:
+                trigger.deadline = 0.0
+            if isinstance(answer, Exception):
                 raise answer
             return list(answer)
 
     async def only() -> Any:
-        trigger = Fast(at("2026-11-21").isoformat(), time.time() + deadline)
         [event] = [event async for event in trigger.run()]
         return event
 
-    return str(asyncio.run(asyncio.wait_for(only(), 5)).payload["open"])
+    trigger = Fast(at("2026-11-21").isoformat(), math.inf)
+    event = asyncio.run(asyncio.wait_for(only(), deadline(30)))
+    assert next(answers, None) is None, "the trigger ended before its deadline"
+    return str(event.payload["open"])
 
 
 def test_the_trigger_ends_when_the_days_are_closed(dags: "DagBag") -> None:
-    assert payload_of_wait([["click", "search"], ["click"], []]) == ""
+    assert payload_of_wait(["click", "search"], ["click"], []) == ""
 
 
 def test_the_trigger_outlasts_a_database_outage(dags: "DagBag") -> None:
-    assert payload_of_wait([OSError("away"), ["click"], OSError("away"), []]) == ""
+    assert payload_of_wait(OSError("away"), ["click"], OSError("away"), []) == ""
 
 
 def test_the_trigger_times_out_and_names_the_lagging_topic(dags: "DagBag") -> None:
-    assert (
-        payload_of_wait([["click"]], deadline=0.2) == "the archive of click has not reached 2026-11-21T00:00:00+00:00"
-    )
+    assert payload_of_wait(["click"], ["click"]) == "the archive of click has not reached 2026-11-21T00:00:00+00:00"
 
 
 def test_the_trigger_survives_serialization(dags: "DagBag") -> None:

@@ -1,11 +1,9 @@
 """Tests of the DAGs that keep applications in their desired state: the trigger, and the task that acts on its event."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,8 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
+from tests.dags.looks import payload
+from tests.deadline import deadline
 from tests.scenes.declared import copy_events
 from truelog.apps import launcher
 from truelog.apps.liveness import diagnose
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
 NAME, DOER = "watched", "user"
+LOOKS = 3  # after so many looks, a trigger that has not fired has found nothing
 
 
 @pytest.fixture
@@ -60,17 +61,12 @@ class Run:
     clear_number: int = 0
 
 
-def seen(dags: "DagBag", seconds: float = 5) -> str:
-    """The trigger's finding; `nothing` if the trigger does not fire in time."""
+def seen(dags: "DagBag", *, looks: int | None = None, meanwhile: Callable[[], object] | None = None) -> str:
+    """The trigger's finding; `nothing` if the trigger has looked `looks` times and has not fired."""
     from stream_trigger import StreamTrigger
 
-    async def first() -> Any:
-        return await asyncio.wait_for(anext(StreamTrigger(NAME).run()), seconds)
-
-    try:
-        return str(asyncio.run(first()).payload["found"])
-    except TimeoutError:
-        return "nothing"
+    fired = payload(StreamTrigger(NAME), looks=looks, meanwhile=meanwhile)
+    return str(fired["found"]) if fired else "nothing"
 
 
 def keep(dags: "DagBag", clear_number: int = 0) -> tuple[str, str]:
@@ -124,12 +120,11 @@ def test_the_trigger_survives_serialization(dags: "DagBag") -> None:
 
 
 def test_a_healthy_application_does_not_fire_the_trigger(dags: "DagBag", held: lease.Lease) -> None:
-    assert seen(dags, seconds=2.5) == "nothing"
+    assert seen(dags, looks=LOOKS) == "nothing"
 
 
-def test_the_trigger_fires_at_once_when_the_application_dies(dags: "DagBag", held: lease.Lease) -> None:
-    threading.Timer(0.5, held.release).start()
-    assert seen(dags) == "down"
+def test_the_trigger_fires_at_its_first_look_after_the_application_has_died(dags: "DagBag", held: lease.Lease) -> None:
+    assert seen(dags, looks=2, meanwhile=held.release) == "down"
 
 
 def test_the_trigger_fires_on_a_stop_request(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
@@ -159,12 +154,13 @@ def test_an_application_that_ignores_a_tick_is_hung(
     _silent(database, "1 second")
     monkeypatch.setenv("TRUELOG_TICK_SECONDS", "0.1")
     monkeypatch.setenv("TRUELOG_SILENCE_SECONDS", "0.1")
-    assert seen(dags, seconds=3) == "nothing"
+    monkeypatch.setattr("stream_trigger._NO_INPUT_POLL_SECONDS", 0.05)
+    assert seen(dags, looks=LOOKS) == "nothing"
     producer = Producer(kafka.kafka())
     tick = {"event_id": "a tick", "occurred_at": timestamps.to_text(datetime.now(UTC)), "ends": "{}"}
     producer.produce("ticks", json.dumps(tick))
-    assert producer.flush(30) == 0
-    assert seen(dags, seconds=15) == "hung"
+    assert producer.flush(deadline(30)) == 0
+    assert seen(dags) == "hung"
 
     _launched(database, Settings().deaths_allowed, "hung")
     with pytest.raises(CrashLoop, match="hung 5 times"):
@@ -208,7 +204,7 @@ def test_a_restart_request_fires_the_trigger_until_a_launch_grants_it(
         (NAME,),
     )
     assert application.load_status(database, NAME).wish is None
-    assert seen(dags, seconds=1.5) == "nothing"
+    assert seen(dags, looks=LOOKS) == "nothing"
 
 
 def test_changed_code_is_recorded_as_a_release(database: Connection) -> None:
@@ -226,14 +222,13 @@ def test_the_trigger_survives_the_end_of_its_database_session(
 
     def cut() -> None:
         database.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND usename = current_user AND pid NOT IN (pg_backend_pid(), %s)",
             (own,),
         )
         application.set_desired(database, NAME, application.STOPPED, DOER)
 
-    threading.Timer(0.5, cut).start()
-    assert seen(dags) == "stop"
+    assert seen(dags, looks=3, meanwhile=cut) == "stop"  # the second look fails
 
 
 def test_a_stopped_application_is_watched_and_not_started(dags: "DagBag", database: Connection) -> None:
@@ -259,7 +254,8 @@ def test_a_crash_loop_pauses_the_application(dags: "DagBag", database: Connectio
         rest.execute({"dag_run": Run()})
     trigger: Any = deferred.value.trigger
     assert type(trigger).__name__ == "DateTimeTrigger"
-    assert 290 < (trigger.moment - datetime.now(UTC)).total_seconds() <= 300
+    [(first,)] = database.execute("SELECT min(launched_at) FROM truelog.launch WHERE application = %s", (NAME,))
+    assert trigger.moment == first + timedelta(seconds=postgresql.deaths_seconds)  # type: ignore[operator]
     with pytest.raises(AirflowFailException, match="The next run tries again"):
         getattr(rest, deferred.value.method_name)({}, {})
     assert len(launches(database)) == postgresql.deaths_allowed

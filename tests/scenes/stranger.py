@@ -1,32 +1,32 @@
 """A stranger: another user of the machine, without credentials, who tries every port and every file.
 
-As a program, it reads `{"uid": …, "files": […], "ports": […]}` and prints the files and sockets that it could open, and
-what each port answered to each request. Only root can become another user; otherwise, the modes of the files decide.
+As a program, it reads `{"uid": …, "files": […], "ports": […], "silence": …}`. It prints the files and sockets that it
+could open, and what each port answered to each request. Only root can become another user; otherwise, the modes of the
+files decide.
 """
 
 import encodings.idna  # noqa: F401  the stranger may not be able to read Python's modules
 import json
 import os
+import selectors
 import socket
 import stat
 import struct
 import subprocess
 import sys
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 UID = 54321  # no process has this user; PostgreSQL runs as `nobody`
 _PATHS = ("/", "/metrics", "/health", "/api/v2/dags", "/api/v2/config", "/execution/variables/x", "/log/", "/docs")
-_CONNECT_SECONDS, _SILENCE_SECONDS = 5, 1
 _MOST = 1_000_000  # bytes of an answer
 
 
-def attempt(files: Iterable[Path], ports: Iterable[int]) -> Any:
-    """What a stranger finds, as a process of another user."""
-    given = {"uid": UID, "files": [str(each) for each in files], "ports": sorted(ports)}
+def attempt(files: Iterable[Path], ports: Iterable[int], silence: float) -> Any:
+    """What a stranger finds, as a process of another user, who leaves after so many seconds of silence."""
+    given = {"uid": UID, "files": [str(each) for each in files], "ports": sorted(ports), "silence": silence}
     ended = subprocess.run(
         [sys.executable, "-I", "-S", __file__],
         input=json.dumps(given),
@@ -70,19 +70,35 @@ def _requests() -> dict[str, bytes]:
     }
 
 
-def _answer(port: int, request: bytes) -> str | None:
-    """What a port answers before it closes the connection or falls silent. None if the port is closed."""
-    try:
-        connection = socket.create_connection(("127.0.0.1", port), _CONNECT_SECONDS)
-    except OSError:
-        return None
-    answer = b""
-    with suppress(OSError), connection:
-        connection.settimeout(_SILENCE_SECONDS)
-        connection.sendall(request)
-        while len(answer) < _MOST and (more := connection.recv(65536)):
-            answer += more
-    return answer.decode("latin-1")
+def _ask(tries: Iterable[tuple[int, str, bytes]], silence: float) -> list[tuple[int, str, str | None]]:
+    """What each port answers to each request, sent at the same time. None if the port is closed.
+
+    The end is when each port has closed its connections, or when no port has sent anything for so many seconds: a busy
+    machine, which delays all answers, also prolongs the wait.
+    """
+    answers: dict[tuple[int, str], bytes | None] = {}
+    with ExitStack() as opened, selectors.DefaultSelector() as waiting:
+        for port, name, request in tries:
+            answers[port, name] = None
+            with suppress(OSError):
+                connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+                answers[port, name] = b""
+                connection.sendall(request)
+                waiting.register(connection, selectors.EVENT_READ, (port, name))
+        while waiting.get_map() and (ready := waiting.select(silence)):
+            for key, _ in ready:
+                if more := _received(key.fileobj):
+                    answers[key.data] = (answers[key.data] or b"") + more
+                if not more or len(answers[key.data] or b"") >= _MOST:
+                    waiting.unregister(key.fileobj)
+    return [(*each, None if answer is None else answer.decode("latin-1")) for each, answer in answers.items()]
+
+
+def _received(connection: Any) -> bytes:
+    with suppress(OSError):
+        received: bytes = connection.recv(65536)
+        return received
+    return b""
 
 
 def _opens(path: str) -> bool:
@@ -118,8 +134,7 @@ def _main() -> None:
         os.setresgid(given["uid"], given["uid"], given["uid"])
         os.setresuid(given["uid"], given["uid"], given["uid"])
     tries = [(port, name, request) for port in given["ports"] for name, request in _requests().items()]
-    with ThreadPoolExecutor(32) as pool:
-        answers = list(pool.map(lambda each: [each[0], each[1], _answer(each[0], each[2])], tries))
+    answers = _ask(tries, given["silence"])
     json.dump({"files": [path for path in given["files"] if opens(path)], "answers": answers}, sys.stdout)
 
 

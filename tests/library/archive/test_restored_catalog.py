@@ -12,6 +12,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tests.command import answer, truelog
+from tests.deadline import deadline, until
+from tests.library.advisory_lock import require_waiting
 from tests.library.archive.test_archive_commit import append
 from tests.library.archived import drop_archive
 from tests.library.registered import forget
@@ -249,9 +251,9 @@ def test_two_processes_do_not_move_the_pointer_at_the_same_time(archive: Archive
     with open_catalog(archive.settings) as catalog, ThreadPoolExecutor(1) as pool:
         with catalog_pointer._locked(catalog.load_table(NAME), NAME):
             waiting = pool.submit(archive.commit, 1)
-            with pytest.raises(TimeoutError):
-                waiting.result(1)
-        waiting.result(30)
+            until(lambda: require_waiting(archive.settings), 30, "the second process to wait")
+            assert not waiting.done()
+        waiting.result(deadline(30))
 
 
 def _pointer_object(archive: Archive) -> dict[str, str]:

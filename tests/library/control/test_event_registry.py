@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Producer
 from pydantic import Field, create_model
 
+from tests.deadline import deadline, until
+from tests.library.advisory_lock import require_waiting
 from tests.library.registered import forget, forget_rows
 from truelog.control import event_registry
 from truelog.log import topics
@@ -56,7 +58,7 @@ def send(settings: Settings, count: int, partition: int = 0) -> None:
     producer = Producer({**settings.kafka(), "acks": "all"})
     for _ in range(count):
         producer.produce(NAME, b"{}", partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(deadline(10)) == 0
 
 
 def registered(settings: Settings) -> EventType:
@@ -244,7 +246,7 @@ def test_a_check_waits_for_a_running_registration(topic: Settings) -> None:
 
         thread = threading.Thread(target=checking)
         thread.start()
-        _wait_until_blocked(topic)
+        until(lambda: require_waiting(topic), 30, "the check to wait")
         assert answers == []
         registering.execute(
             "INSERT INTO truelog.event_version (event, version, declaration) VALUES (%s, 2, %s)",
@@ -257,18 +259,6 @@ def test_a_check_waits_for_a_running_registration(topic: Settings) -> None:
         )
     thread.join()
     assert isinstance(answers[0], MeaningChanged)
-
-
-def _wait_until_blocked(settings: Settings) -> None:
-    with connect(settings, autocommit=True) as connection:
-        for _ in range(1000):
-            waiting = connection.execute(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            ).fetchone()
-            if waiting != (0,):
-                return
-            connection.execute("SELECT pg_sleep(0.01)")
-    raise AssertionError("the check never waited")
 
 
 def test_types_from_files_know_no_version(topic: Settings) -> None:

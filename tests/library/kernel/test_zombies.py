@@ -5,7 +5,6 @@ is about, and shows that the protection alone prevents the harm. The same test w
 that protection too, must find the harm.
 """
 
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +15,9 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
+from tests.deadline import until
 from tests.library.kernel import zombie
-from tests.library.kernel.zombie import DISARM, EVENTS, IDLE, READY, counter, merge_events
+from tests.library.kernel.zombie import DISARM, EVENTS, IDLE, READY, WORKED_ON, counter, merge_events
 from tests.scenes.applications import Application, start
 from truelog.control import lease
 from truelog.control.lease import Holder, Lease
@@ -25,10 +25,7 @@ from truelog.kernel import table
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 from truelog.views.compiled_view import CompiledView
-
-_SECONDS = 5.0  # a process that has lost its lock looks for the lock each second
 
 _BLOCKED = """
     SELECT EXISTS (
@@ -153,10 +150,9 @@ def exits(scene: Scene, disarmed: list[str]) -> None:
     overtaken = scene.suspended(IDLE, disarmed)
     scene.overtake()
     overtaken.resume()
-    try:
-        assert overtaken.wait_death(_SECONDS) != 0
-    except subprocess.TimeoutExpired:
-        raise HarmError("two processes run the application") from None
+    if overtaken.wait_death(60) == WORKED_ON:
+        raise HarmError("two processes run the application")
+    overtaken.require_refused()
 
 
 SCENES: dict[str, Callable[[Scene, list[str]], None]] = {

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from psycopg import sql
 
+from tests.deadline import deadline, until
+from tests.library.advisory_lock import require_waiting
 from tests.library.reconcile.test_repair import TOPIC, Ground, archive, ground, send  # noqa: F401 — a fixture
 from truelog.archive import archive_reader
 from truelog.batch.base import Rebuilt
@@ -22,9 +24,8 @@ from truelog.reconcile.partial_audit import PartialAudit
 from truelog.reconcile.reconcile import compare, may_be_repaired, reconcile, refused_result
 from truelog.reconcile.reconcile_result import NOWHERE, ReconcileRequest, ReconcileResult, exit_code
 from truelog.storage.database import connect
-from truelog.support.errors import CodeChanged, MeaningChanged, ServiceDown
+from truelog.support.errors import CodeChanged, MeaningChanged
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 FOUND = ReconcileResult("v", 1, Positions(), rows=1000, verdict="DIFFERENT")
 
@@ -156,16 +157,9 @@ def test_a_second_comparison_of_a_view_waits_for_the_first(ground: Ground) -> No
     with ThreadPoolExecutor(1) as pool, connect(settings, autocommit=True) as first:
         row_diff.lock_comparisons(first, ground.compiled.table)
         second = pool.submit(reconcile, ground.rebuilder.context, ground.compiled)
-        until(lambda: _require_waiting(settings), 30, "the second comparison to wait")
+        until(lambda: require_waiting(settings), 30, "the second comparison to wait")
         first.close()
-        assert second.result(60).equal
-
-
-def _require_waiting(settings: Settings) -> None:
-    with connect(settings) as connection:
-        found = connection.execute("SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'").fetchone()
-    if found is None:
-        raise ServiceDown("no session waits for a lock")
+        assert second.result(deadline(60)).equal
 
 
 def test_a_view_of_another_reading_is_not_compared(ground: Ground) -> None:  # noqa: F811

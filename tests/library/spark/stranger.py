@@ -8,9 +8,10 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
+from tests.deadline import deadline
 from tests.scenes.exposure import listening_addresses
 
-_SECONDS = 1
+_SECONDS = 10
 _CHUNK_REQUEST, _CHUNK, _CALL, _RETURN = 0, 1, 3, 4  # types of messages
 _OPEN_BLOCKS = 0
 _HEADER = ">qB"  # length and type of a message
@@ -29,8 +30,8 @@ def listening_ports(spark: SparkSession) -> dict[int, psutil.Process]:
 
 
 def exchange(port: int, request: bytes) -> bytes:
-    """The bytes that a port sends in response to a request before it closes the connection or falls silent."""
-    with socket.create_connection(("127.0.0.1", port), _SECONDS) as connection:
+    """The bytes that a port sends in response to a request before it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), deadline(_SECONDS)) as connection:
         return _exchange(connection, request)
 
 
@@ -42,7 +43,7 @@ def call(body: bytes) -> bytes:
 def stolen_block(port: int, application: str, block: str) -> bytes:
     """The content of a block, fetched as an executor fetches it; empty if the port does not return the block."""
     body = bytes([_OPEN_BLOCKS]) + b"".join(map(_text, (application, "driver"))) + struct.pack(">i", 1) + _text(block)
-    with socket.create_connection(("127.0.0.1", port), _SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", port), deadline(_SECONDS)) as connection:
         opened = _exchange(connection, call(body))
         if opened[8:9] != bytes([_RETURN]):
             return b""
@@ -52,11 +53,13 @@ def stolen_block(port: int, application: str, block: str) -> bytes:
 
 
 def _exchange(connection: socket.socket, request: bytes) -> bytes:
-    """The first message in response to a request, or all bytes if they are not a message."""
-    connection.settimeout(_SECONDS)
+    """The first message in response to a request, or all bytes if they are not a message.
+
+    A silent port fails the test. Servers that read lines have a line, and Spark's servers ignore the additional byte.
+    """
     received = b""
-    with suppress(OSError):
-        connection.sendall(request)
+    with suppress(ConnectionError):
+        connection.sendall(request + b"\n")
         while not _is_complete(received) and (more := connection.recv(1 << 16)):
             received += more
     return received

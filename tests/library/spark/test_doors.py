@@ -42,9 +42,8 @@ def test_a_stranger_gets_no_block(spark: SparkSession, broadcast: int) -> None:
     application, ports = spark.sparkContext.applicationId, stranger.listening_ports(spark)
     assert len(ports) >= 3
     blocks = [f"broadcast_{number}_piece0" for number in range(broadcast + 1)][-3:]
-    assert {port: stranger.stolen_block(port, application, each) for port in ports for each in blocks} == dict.fromkeys(
-        ports, b""
-    )
+    stolen = [(port, each) for port in ports for each in blocks if stranger.stolen_block(port, application, each)]
+    assert stolen == []
 
 
 @pytest.mark.usefixtures("broadcast")
@@ -53,7 +52,8 @@ def test_spark_refuses_calls_before_it_reads_their_objects(spark: SparkSession) 
     for port in stranger.listening_ports(spark):
         said = stranger.exchange(port, stranger.call(b"\x00" * 20))
         assert b"StreamCorruptedException" not in said
-        assert b"Expected SaslMessage" in said or len(said) < 20
+        is_refused = b"Expected SaslMessage" in said or said.startswith(b"!")  # by Spark, or by Py4J
+        assert is_refused or not said, said
 
 
 @pytest.mark.usefixtures("broadcast")

@@ -1,14 +1,14 @@
 """A view whose merge hangs: it is reported with its reason, and no batch waits for it."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
 from psycopg import sql
 
+from tests.deadline import deadline, until
 from truelog import View
 from truelog.control import view_status
 from truelog.control.lease import Holder
@@ -18,7 +18,6 @@ from truelog.storage.database import Connection, connect
 from truelog.streaming.view_worker import ViewWorker
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 from truelog.views.compiled_view import CompiledView
 
 NAME = "hanging"
@@ -38,7 +37,7 @@ class LockingApplier(BatchApplier):
 
 @pytest.fixture
 def worker(migrated: Settings, connection: Connection) -> Iterator[ViewWorker]:
-    settings = migrated.model_copy(update={"hang_seconds": 0.5, "batch_grace_seconds": 0.5})
+    settings = migrated.model_copy(update={"hang_seconds": 600.0, "batch_grace_seconds": 0.5})
     connection.execute(sql.SQL("CREATE TABLE {} (n integer)").format(TABLE))
     applier = LockingApplier(settings, Holder(NAME, 1))
     yield ViewWorker(cast(Any, None), applier, {}, COMPILED, positions=BATCH.begin)
@@ -53,10 +52,12 @@ def test_a_hanging_merge_is_reported_with_what_it_waits_for(
         locking.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(TABLE))
         assert worker.offer(BATCH)
         task = pool.submit(worker.catch_up, BATCH)
-        _wait(lambda: worker.step_began is not None)
+        until(lambda: _require_blocked(connection, locking.info.backend_pid), 20, "the merge to wait for the lock")
         worker.report_hang(connection)
         assert _reported(connection) is None, "a step may take some time"
-        _wait(lambda: _reported_hang(connection, worker))
+        impatient = worker.applier.settings.model_copy(update={"hang_seconds": 0.0, "batch_grace_seconds": 0.0})
+        worker.applier = replace(worker.applier, settings=impatient)
+        worker.report_hang(connection)
         found = _reported(connection)
         assert found is not None
         assert (found.state, found.reason.partition(" UTC ")[2]) == (
@@ -65,7 +66,7 @@ def test_a_hanging_merge_is_reported_with_what_it_waits_for(
         )
         assert not worker.soon_free(BATCH.end), "a batch would wait for the view"
         locking.rollback()
-        task.result(10)
+        task.result(deadline(10))
     found = _reported(connection)
     assert found is not None
     assert found.state == view_status.STOPPED, "no application is running, and the view is not stalled"
@@ -75,15 +76,7 @@ def _reported(connection: Connection) -> view_status.ViewStatus | None:
     return next((each for each in view_status.view_statuses(connection) if each.view == NAME), None)
 
 
-def _reported_hang(connection: Connection, worker: ViewWorker) -> bool:
-    worker.report_hang(connection)
-    return worker.reported != ""
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    def met() -> None:
-        if not condition():
-            raise ServiceDown("not yet")
-
-    began = time.monotonic()
-    until(met, 20, f"a condition, since {began:.0f}")
+def _require_blocked(connection: Connection, process: int) -> None:
+    query = "SELECT FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
+    if connection.execute(query, (process,)).fetchone() is None:
+        raise ServiceDown("nothing waits yet")
