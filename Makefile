@@ -29,12 +29,10 @@ jars: .venv/.installed
 demo: install
 	@.venv/bin/python -m runtime.demo
 
-# Runs two test files at a time: each worker has its own platform. The tests that measure durations run last, with
-# nothing beside them.
+# Runs two test files at a time: each worker has its own platform.
 TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
 test: install
-	.venv/bin/python -m pytest $(TWO_FILES) -m "not alone and not nightly"
-	.venv/bin/python -m pytest -m alone
+	.venv/bin/python -m pytest $(TWO_FILES) -m "not nightly"
 
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install

@@ -1,4 +1,4 @@
-"""A stream application with a planted defect or a slow view: `defective_stream.py WHICH APPLICATION`.
+"""A stream application with a planted defect or a slow view: `defective_stream.py WHICH APPLICATION [FILE]`.
 
 Each scene must detect the defect that it tests for, so the scene must fail if the defect is planted.
 """
@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from psycopg import sql
@@ -49,11 +50,12 @@ def staging_not_cleared() -> None:
 
 
 def slow_view() -> None:
-    """Not a defect: the `slow` view takes ten seconds to stage each batch."""
+    """Not a defect: the `slow` view stages its batches only when a file exists, whose path is the third argument."""
+    released = Path(sys.argv[3])
 
     def load(states: Any, compiled: Any, settings: Any) -> Any:
-        if compiled.name == "slow":
-            threading.Event().wait(10)
+        while compiled.name == "slow" and not released.exists():
+            threading.Event().wait(0.1)
         return _load(states, compiled, settings)
 
     stage.stage_rows = load

@@ -7,13 +7,17 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 import runtime
 from runtime import collector as service
+from runtime import keeper
+from tests.deadline import deadline, until
 from tests.scenes.collector_client import (
     NDJSON,
     Client,
@@ -30,7 +34,6 @@ from truelog.storage.api_key import Role
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 pytestmark = pytest.mark.own_servers
 
@@ -240,7 +243,7 @@ def test_a_stopping_collector_answers_running_requests(collector: Settings) -> N
             connection.send(body[-1:])
             response = read_response(connection)
         assert (response.status, len(response.body["good"])) == (200, 20)
-        assert process.wait(20) in (0, -signal.SIGTERM)
+        assert process.wait(deadline(20)) in (0, -signal.SIGTERM)
 
 
 def _require_refused(settings: Settings) -> None:
@@ -312,18 +315,41 @@ class Sender:
         raise AssertionError("Kafka did not come back")
 
 
+@contextmanager
+def killed_and_down(settings: Settings, service: str) -> Iterator[None]:
+    """Kill a service. The supervisor starts it again only after the block.
+
+    The supervisor is asked to stop the suspended service first, because it starts a service again that ends unasked.
+    """
+    process = pid(settings, service)
+    os.kill(process, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(keeper.stop, settings, service)
+        until(lambda: _require_stopping(settings, service), 30, f"the supervisor to stop {service}")
+        os.kill(process, signal.SIGKILL)
+        stopping.result()
+    try:
+        yield
+    finally:
+        runtime.up(settings, (service,), tethered=True)
+
+
+def _require_stopping(settings: Settings, service: str) -> None:
+    if (state := keeper.state(settings, service)["statename"]) != "STOPPING":
+        raise ServiceDown(f"{service} is {state}")
+
+
 def test_every_acknowledged_event_is_in_the_log_after_kafka_was_killed(collector: Settings) -> None:
-    """The collector waits one second and Kafka restarts more slowly, so the first response after the kill is 503."""
+    """Kafka stays down until the collector has refused each sender's first request after the kill."""
     warm, back = threading.Event(), threading.Event()
     with another(collector, collector_acknowledge_seconds=1) as (settings, _), ThreadPoolExecutor(2) as pool:
         client = Client(settings, settings.producer_key.get_secret_value())
         senders = [Sender(client, f"s{number}") for number in range(2)]
         sending = [pool.submit(sender.send, warm, back) for sender in senders]
-        assert warm.wait(60)
-        before = pid(collector, "kafka")
-        os.kill(before, signal.SIGKILL)
-        killed = time.time()
-        until(lambda: _require_another_kafka(collector, before), 90, "Kafka's return")
+        assert warm.wait(deadline(60))
+        with killed_and_down(collector, "kafka"):
+            killed = time.time()
+            until(lambda: _require_answers(senders, killed), 60, "a response to each sender")
         back.set()
         for each in sending:
             each.result()
@@ -340,7 +366,8 @@ def test_every_acknowledged_event_is_in_the_log_after_kafka_was_killed(collector
     assert not one & other, "two events have the same coordinates"
 
 
-def _require_another_kafka(settings: Settings, before: int) -> None:
-    [state] = [state for state in runtime.status(settings) if state.name == "kafka"]
-    if state.state != "READY" or state.pid == before:
-        raise ServiceDown(str(state))
+def _require_answers(senders: list[Sender], since: float) -> None:
+    """Require that each sender has got a response to a request that it has begun since then."""
+    for sender in senders:
+        if not any(began > since for began, _ in sender.responses):
+            raise ServiceDown(f"{sender.name} has no response yet")

@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 import socket
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +12,13 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.deadline import deadline, until
 from tests.scenes.collector_client import NDJSON, Client, Response, another, page_view, read_response
+from tests.speed import record_speed
 from truelog.storage import api_key
 from truelog.storage.api_key import Role
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.support.wait import until
 
 log = logging.getLogger("truelog.scene")
 
@@ -53,7 +55,6 @@ def own(settings: Settings) -> Client:
     return Client(settings, settings.producer_key.get_secret_value())
 
 
-@pytest.mark.alone
 def test_the_event_loop_stays_free_while_hostile_bodies_arrive(platform: Settings) -> None:
     with another(platform, "tests.scenes.measured_collector", collector_key_dead_letters=1e9) as (settings, _):
         client = own(settings)
@@ -66,10 +67,10 @@ def test_the_event_loop_stays_free_while_hostile_bodies_arrive(platform: Setting
                 assert {each.result().status for each in responses} == {status}, name
             gaps[name] = client.request("GET", "/stalls", None, {}).body
     assert all(gap["cpu"] < 0.05 for gap in gaps.values()), gaps
-    assert all(gap["clock"] < 0.5 for gap in gaps.values()), gaps
+    slowest = max(gap["clock"] for gap in gaps.values())
+    record_speed("longest gap of the collector's loop under hostile bodies", 1_000 * slowest, "ms")
 
 
-@pytest.mark.alone
 def test_the_event_loop_stays_free_under_eighty_large_bodies_at_once(platform: Settings) -> None:
     """Python's full garbage collections would inspect the events of all requests in progress."""
     body = b"\n".join(json.dumps(page_view(n)).encode() for n in range(5_000))
@@ -82,7 +83,7 @@ def test_the_event_loop_stays_free_under_eighty_large_bodies_at_once(platform: S
     log.warning("%s, longest gaps: %s", dict(statuses), gap)
     assert statuses.keys() == {200, 429}
     assert gap["cpu"] < 0.05, gap
-    assert gap["clock"] < 0.5, gap
+    record_speed("longest gap of the collector's loop under eighty large bodies", 1_000 * gap["clock"], "ms")
 
 
 def test_slow_requests_of_one_key_do_not_refuse_another_key(limited: Settings, other_key: str) -> None:
@@ -102,23 +103,25 @@ def test_slow_requests_of_one_key_do_not_refuse_another_key(limited: Settings, o
 
 def test_a_key_that_floods_dead_letters_must_wait_and_its_good_events_pass(limited: Settings, other_key: str) -> None:
     client = own(limited)
+    began = time.monotonic()
     first, second = client.post([1] * 20), client.post([page_view(0), *[1] * 10])
+    passed = time.monotonic() - began
     assert first.status == 422
     assert (second.status, list(second.body)) == (429, ["error"])
-    assert 10 < int(second.headers["retry-after"]) <= 20
+    assert 20 - passed <= int(second.headers["retry-after"]) <= 20
     assert client.post([page_view(n) for n in range(20)]).status == 200
     assert Client(limited, other_key).post([1] * 20).status == 422
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /eve", b"POST /events HTTP/1.1\r\nHost: x\r\n", b"\r\n"])
 def test_a_connection_whose_headers_do_not_arrive_is_closed(limited: Settings, sent: bytes) -> None:
-    with socket.create_connection((limited.collector_host, limited.collector_port), timeout=20) as connection:
+    with socket.create_connection((limited.collector_host, limited.collector_port), timeout=deadline(20)) as connection:
         connection.sendall(sent)
         assert connection.recv(1000) == b""
 
 
 def test_the_headers_of_a_second_request_have_the_same_limit(limited: Settings) -> None:
-    with socket.create_connection((limited.collector_host, limited.collector_port), timeout=20) as connection:
+    with socket.create_connection((limited.collector_host, limited.collector_port), timeout=deadline(20)) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         received = connection.recv(1000)
         while not received.endswith(b"}"):

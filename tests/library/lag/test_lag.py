@@ -16,7 +16,8 @@ from confluent_kafka.cimpl import NewTopic
 import runtime
 from runtime import keeper
 from runtime.service import log_file
-from tests.scenes.traffic import Traffic
+from tests.deadline import deadline
+from tests.scenes.traffic import Traffic, messages_in_the_log
 from truelog.archive import archive_table
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_groups, lag_history, lag_poll
@@ -58,21 +59,31 @@ def test_a_reader_at_the_end_has_no_lag(platform: Settings, ends: Positions) -> 
     assert parts == dict.fromkeys(ends.partitions(), Lag(0, 0.0))
 
 
+def unread_since(settings: Settings, at: Positions, topic: str = TOPIC) -> dict[Partition, float]:
+    """The time of the first unread record of each partition that has one, as a standard client reads it."""
+    found: dict[Partition, float] = {}
+    for message in messages_in_the_log(settings, topic):
+        partition, offset = int(str(message.partition())), int(str(message.offset()))
+        if offset >= at.at(topic, partition):
+            found.setdefault((topic, partition), message.timestamp()[1] / 1000)
+    return found
+
+
 def test_the_lag_in_seconds_is_the_age_of_the_first_unread_record(
     platform: Settings, traffic: Traffic, ends: Positions
 ) -> None:
     """Readers at different positions of the same partitions get different lags."""
-    began = time.time()
-    readers = {"behind": less(ends, 1), "farther": less(ends, 2), "at_end": ends}
-    found = {name: total(parts) for name, parts in lags(platform, readers, ends).items()}
-    assert {name: lag.events for name, lag in found.items()} == {"behind": 4, "farther": 8, "at_end": 0}
-    assert 0 < found["behind"].seconds <= found["farther"].seconds
     traffic.send(1)
-    now = topics.end_offsets(platform, [TOPIC])
-    fresh = total(lags(platform, {"at_end": ends}, now)["at_end"])
-    assert fresh.events == 1
-    assert 0 <= fresh.seconds <= time.time() - began + 1
-    assert fresh.seconds < found["behind"].seconds + time.time() - began
+    readers = {"behind": less(ends, 1), "farther": less(ends, 2), "at_end": ends}
+    before, now = time.time(), topics.end_offsets(platform, [TOPIC])
+    found = lags(platform, readers, now)
+    after = time.time()
+    assert {name: total(parts).events for name, parts in found.items()} == {"behind": 5, "farther": 9, "at_end": 1}
+    for name, parts in found.items():
+        since = unread_since(platform, readers[name])
+        assert {part for part, lag in parts.items() if lag.events} == since.keys()
+        assert all(before - since[part] <= parts[part].seconds <= after - since[part] for part in since), name
+        assert {lag.seconds for part, lag in parts.items() if part not in since} <= {0.0}
 
 
 def test_a_position_past_the_end_is_no_lag(platform: Settings, ends: Positions) -> None:
@@ -81,17 +92,19 @@ def test_a_position_past_the_end_is_no_lag(platform: Settings, ends: Positions) 
 
 
 def test_if_retention_dropped_the_record_the_age_is_that_of_the_first_remaining(platform: Settings) -> None:
-    began, broker = time.time(), topics.client(platform, KafkaUser.ADMIN)
+    broker = topics.client(platform, KafkaUser.ADMIN)
     _make_topic(broker, "dropped", 1)
     producer = Producer({**platform.kafka(), "acks": "all"})
     for n in range(10):
         producer.produce("dropped", str(n).encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
     for cut in broker.delete_records([TopicPartition("dropped", 0, 6)]).values():
         cut.result()
-    [parts] = lags(platform, {"late": Positions({"dropped": {0: 2}})}, topics.ends(broker, ["dropped"])).values()
+    before, late = time.time(), Positions({"dropped": {0: 2}})
+    [parts] = lags(platform, {"late": late}, topics.ends(broker, ["dropped"])).values()
+    after, since = time.time(), unread_since(platform, late, "dropped")["dropped", 0]
     assert parts["dropped", 0].events == 8
-    assert 0 < parts["dropped", 0].seconds <= time.time() - began + 1
+    assert before - since <= parts["dropped", 0].seconds <= after - since
 
 
 def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(platform: Settings) -> None:
@@ -103,7 +116,7 @@ def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(platf
         for partition in partitions:
             producer.produce("large", bytes(1_000), partition=partition)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(deadline(30)) == 0
     late = Positions({"large": dict.fromkeys(partitions, 0)})
     [parts] = lags(platform, {"late": late}, topics.ends(broker, ["large"])).values()
     assert [parts["large", each].events for each in partitions] == [6_000] * len(partitions)
@@ -146,14 +159,18 @@ def polled(readers: Settings) -> dict[str, ReaderPoll]:
     return {each.reader: each for each in readings}
 
 
-def test_a_poll_sees_each_reader_in_each_partition(polled: dict[str, ReaderPoll], ends: Positions) -> None:
+def test_a_poll_sees_each_reader_in_each_partition(
+    platform: Settings, polled: dict[str, ReaderPoll], ends: Positions
+) -> None:
     assert {reader: reading.version for reader, reading in polled.items()} == {AT_END: 2, BEHIND: 2, OTHER_TOPIC: 2}
     for reading in polled.values():
         assert set(reading.samples) == set(ends.partitions())  # without ticks
     at_end, behind = polled[AT_END].samples.values(), polled[BEHIND].samples.values()
     assert {(each.events, each.seconds) for each in at_end} == {(0, 0.0)}
     assert {(each.events, each.end - each.position, each.retention) for each in behind} == {(3, 3, 7 * 86_400)}
-    assert all(0 < each.seconds < 600 for each in behind)
+    at = Positions({TOPIC: {partition: each.position for (_, partition), each in polled[BEHIND].samples.items()}})
+    since = unread_since(platform, at)
+    assert all(0 < each.seconds <= time.time() - since[part] for part, each in polled[BEHIND].samples.items())
     [blind] = {each.blind for each in polled[OTHER_TOPIC].samples.values()}
     assert "page_view was deleted and created again" in blind
 
@@ -217,7 +234,7 @@ def test_the_service_measures_every_reader_for_prometheus(service: Settings) -> 
     logged = log_file(service, "lag").read_text()
     assert "declare" not in logged
     assert "Traceback" not in logged
-    connection = HTTPConnection(service.lag_host, service.lag_port, timeout=10)
+    connection = HTTPConnection(service.lag_host, service.lag_port, timeout=deadline(10))
     connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {service.reader_key.get_secret_value()}"})
     lines = connection.getresponse().read().decode().splitlines()
     connection.close()
