@@ -134,7 +134,7 @@ class Lab:
         """The view with new, empty tables and its ticks, and the events of all cases."""
         compiled = self.by_case(name, view)
         self._fresh(compiled)
-        self._tick(compiled, last_cut(drawn))
+        self.store_ticks(compiled, last_cut(drawn))
         events = {topic: self.events(topic, drawn).persist() for topic in view.reads}
         try:
             yield compiled, events
@@ -182,7 +182,7 @@ class Lab:
         for each in compiled.tables:
             table.create_table(self.connection, each, "recon", each.table)
 
-    def _tick(self, by_case: CompiledView, end: int) -> None:
+    def store_ticks(self, by_case: CompiledView, end: int) -> None:
         """If the view has `keep`, store one tick for each cut."""
         if by_case.view.keep:
             times = [clock_after(by_case.view, cut) for cut in range(end + 1)]
@@ -198,7 +198,7 @@ class Lab:
         touched = replace(compiled, sides=_touched(compiled.sides, drawn))
         staged = stage.stage_tables(touched, states, self.settings)
         merge.add(self.connection, compiled, "recon", staged)
-        merge.drop_expired(self.connection, compiled, "recon", _reached(compiled, last_cut(drawn)))
+        merge.drop_expired(self.connection, compiled, "recon", reached(compiled, last_cut(drawn)))
 
     def _stream(self, compiled: CompiledView, events: EventFrames, drawn: list[list[Record]]) -> None:
         """Merge the cuts one after another, then copy the streamed tables under the names that a reconcile would use.
@@ -216,7 +216,7 @@ class Lab:
             else:
                 staged = self._staged(compiled, {side: rows[cut] for side, rows in by_cut.items() if cut in rows})
             merge.add_batch(self.connection, compiled, staged)
-            merge.drop_expired(self.connection, compiled, "state", _reached(compiled, cut, places))
+            merge.drop_expired(self.connection, compiled, "state", reached(compiled, cut, places))
         self._copy_streamed(compiled)
 
     def _staged(self, compiled: CompiledView, sources: dict[str, StagedRows]) -> StagedRows:
@@ -276,7 +276,7 @@ def place(case_id: int, record: Record) -> int:
     return case_id * PARTITIONS + record.partition
 
 
-def _reached(compiled: CompiledView, cut: int, places: Iterable[tuple[str, int]] = ()) -> Positions:
+def reached(compiled: CompiledView, cut: int, places: Iterable[tuple[str, int]] = ()) -> Positions:
     """The positions just past the tick that ends the cut, and some positions in these partitions."""
     offsets: dict[str, dict[int, int]] = {clock.TOPIC: {0: cut + 1}}
     for topic, partition in places:

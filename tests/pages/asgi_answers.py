@@ -8,27 +8,15 @@ import asyncio
 import json
 import sys
 import time
-from collections import Counter
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
-import psycopg
 from airflow.api_fastapi.core_api import security
 from fastapi import FastAPI
 
 from pages import access, app
-
-COUNTED: Counter[str] = Counter()
-
-
-def counting(execute: Any) -> Any:
-    def counted(cursor: Any, *given: Any, **named: Any) -> Any:
-        made = execute(cursor, *given, **named)
-        COUNTED.update(queries=1, rows=max(0, cursor.rowcount))
-        return made
-
-    return counted
+from tests.deadline import deadline
+from tests.pages.cost import counted
 
 
 def permissive() -> FastAPI:
@@ -42,18 +30,17 @@ def permissive() -> FastAPI:
 
 async def ask(rounds: int, paths: list[str]) -> None:
     transport = httpx.ASGITransport(permissive())
-    async with httpx.AsyncClient(transport=transport, base_url="http://pages", timeout=120) as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://pages", timeout=deadline(120)) as client:
         for path in paths:
             seconds = []
             for _ in range(rounds):
-                COUNTED.clear()
-                began = time.monotonic()
-                answer = await client.get(f"/{path}")
-                seconds.append(time.monotonic() - began)
-            cost = {"status": answer.status_code, **COUNTED, "bytes": len(answer.content), "seconds": seconds}
+                with counted() as found:
+                    began = time.monotonic()
+                    answer = await client.get(f"/{path}")
+                    seconds.append(time.monotonic() - began)
+            cost = {"status": answer.status_code, **found, "bytes": len(answer.content), "seconds": seconds}
             sys.stdout.write(json.dumps({"path": path, **cost}) + "\n")
 
 
 if __name__ == "__main__":
-    psycopg.Cursor.execute = counting(psycopg.Cursor.execute)  # type: ignore[method-assign]
     asyncio.run(ask(int(sys.argv[1]), sys.argv[2:]))

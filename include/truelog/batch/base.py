@@ -32,8 +32,8 @@ from truelog.views.compiled_view import CompiledView
 
 NAMESPACE = "bases"
 _SLICES = 1024  # days that are so far apart share a slice
-_DAY = timedelta(days=1) // timedelta(microseconds=1)
-_WORTH_WRITING = 0.5  # the largest share of a base's rows that a comparison writes again
+DAY = timedelta(days=1) // timedelta(microseconds=1)  # the key times of a slice
+WORTH_WRITING = 0.5  # the largest share of a base's rows that a comparison writes again
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -177,7 +177,7 @@ def advance(rebuilder: Rebuilder, base: Base, certified: TableHash, begin: Posit
 
 def _is_worth_writing(rebuilt: Rebuilt, base: Base) -> bool:
     numbers = _changed(rebuilt, base)
-    return sum(_hash_of(base.slices, n).rows for n in numbers) <= _WORTH_WRITING * base.rows
+    return sum(_hash_of(base.slices, n).rows for n in numbers) <= WORTH_WRITING * base.rows
 
 
 def _changed(rebuilt: Rebuilt, base: Base) -> list[int]:
@@ -198,14 +198,14 @@ def _write_changed(rebuilder: Rebuilder, rebuilt: Rebuilt, base: Base) -> int:
 
 
 def _in_slices(compiled: CompiledView, states: DataFrame) -> DataFrame:
-    return states.select(F.struct("*").alias("row"), _slice(compiled, states).alias("slice"))
+    return states.select(F.struct("*").alias("row"), slice_of(compiled, states).alias("slice"))
 
 
-def _slice(compiled: CompiledView, rows: DataFrame) -> Column:
+def slice_of(compiled: CompiledView, rows: DataFrame) -> Column:
     """The slice of a row as a Spark column."""
     for name, kind in compiled.key_columns.items():
         if kind in ("timestamptz", "date"):
-            days = F.unix_date(name) if kind == "date" else F.floor(F.unix_micros(name) / F.lit(_DAY))
+            days = F.unix_date(name) if kind == "date" else F.floor(F.unix_micros(name) / F.lit(DAY))
             return F.coalesce(F.pmod(days, F.lit(_SLICES)), F.lit(0)).cast("int")
     return table_hash.bucket(compiled, rows)
 
@@ -213,7 +213,7 @@ def _slice(compiled: CompiledView, rows: DataFrame) -> Column:
 def _hashed(compiled: CompiledView, states: DataFrame) -> tuple[TableHash, Slices]:
     """The hash of all rows, and each slice."""
     stored = compiled.stored(states)
-    number = _slice(compiled, stored)
+    number = slice_of(compiled, stored)
     parts = table_hash.hash_parts(compiled, stored, number)
     oldest: dict[int, datetime] = {}
     if compiled.age_column:

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.deadline import deadline
 from tests.laws.lab import Lab
 from tests.library.archived import LATER, Archived, Click, archived
 from tests.library.kernel.test_groups import ABOVE
@@ -33,6 +35,7 @@ from truelog.reconcile.repair import repair
 from truelog.schema.event import EventTypes
 from truelog.serving import fallback
 from truelog.storage.database import connect
+from truelog.support import faults
 from truelog.support.errors import BadDeclaration, Stale
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
@@ -58,7 +61,7 @@ def test_two_applications_deploy_their_views_at_the_same_time(lab: Lab) -> None:
     first, second = (lab.compiled(f"v{uuid.uuid4().hex[:8]}", ONCE) for _ in range(2))
     with connect(lab.settings) as other, other.transaction(force_rollback=True):
         table.deploy_table(other, first)
-        lab.connection.execute("SET lock_timeout = '1s'")
+        lab.connection.execute(f"SET lock_timeout = '{deadline(1):.0f}s'")
         table.deploy_table(lab.connection, second)
     assert rows_of(lab, second) == {}
 
@@ -134,22 +137,31 @@ def test_an_event_on_which_the_transform_fails_has_copies_too(ground: Archived) 
     assert reconcile(ground.lab.context, ground.compiled, ReconcileRequest(from_raw=True)).verdict == "EQUAL"
 
 
-class _Killed(BaseException):
+class _KilledError(BaseException):
     """Ends a merge without the cleanup that an error gets."""
 
 
-def test_after_a_kill_the_batch_counts_once(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*arguments: object) -> None:
-        raise _Killed
-
+@pytest.mark.parametrize(("point", "staged"), [("merge.staged", 2), ("merge.added", 2), ("merge.committed", 0)])
+def test_after_a_kill_the_batch_counts_once(
+    ground: Archived, monkeypatch: pytest.MonkeyPatch, point: str, staged: int
+) -> None:
+    """The process dies before its merge, in the middle of its merge, or after it: PostgreSQL loses the connection."""
     ground.append(0, [Click("x", 0), Click("x", 1)])
+    own = connect(ground.lab.settings, autocommit=True)
+
+    def die(reached: str) -> None:
+        if reached == point:
+            own.close()
+            raise _KilledError
+
     with monkeypatch.context() as patched:
-        patched.setattr(merge, "apply", killed)
-        with pytest.raises(_Killed):
-            ground.stream()
+        patched.setattr(faults, "reach", die)
+        with pytest.raises((_KilledError, psycopg.OperationalError)):
+            replace(ground, lab=replace(ground.lab, connection=own)).stream()
+    assert own.closed
     assert ground.compiled.seen is not None
     query = sql.SQL("SELECT count(*) FROM {}").format(stage.table(ground.compiled.seen))
-    assert ground.lab.connection.execute(query).fetchone() == (2,), "the killed process leaves its staged rows"
+    assert ground.lab.connection.execute(query).fetchone() == (staged,), "a killed process leaves its staged rows"
     ground.stream()
     assert (rows(ground), len(seen(ground))) == ({"a": 1}, 2)
     assert compare(ground.rebuilder).verdict == "EQUAL"

@@ -1,6 +1,6 @@
 """Each Kafka principal may do its duty and nothing else, and a wrong password is reported as a wrong password."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,10 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
+from tests.deadline import deadline
 from tests.house.tree import PROJECT, texts
 from truelog.log import access, topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
-from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
@@ -46,7 +46,7 @@ def writes(settings: Settings, user: KafkaUser, topic: str) -> bool:
     producer = Producer({**settings.kafka(user), "acks": "all", "enable.idempotence": True, "log_level": 0})
     try:
         producer.produce(topic, b"{}", on_delivery=lambda error, _: errors.append(error))
-        assert producer.flush(15) == 0
+        assert producer.flush(deadline(15)) == 0
         [error] = errors
     except KafkaException as failed:
         error = failed.args[0]
@@ -54,22 +54,11 @@ def writes(settings: Settings, user: KafkaUser, topic: str) -> bool:
     return error is None
 
 
-@pytest.fixture
-def _no_record_is_left(kafka: Settings) -> Iterator[None]:
-    """Other tests read these topics."""
-    yield
-    ends = topics.end_offsets(kafka, (*EVENTS, *INTERNAL))
-    written = [TopicPartition(r.topic, r.partition, r.end) for r in Positions().ranges_to(ends)]
-    broker = topics.client(kafka, KafkaUser.ADMIN)
-    for future in broker.delete_records(written).values():
-        future.result()
-
-
 def reads(settings: Settings, user: KafkaUser, topic: str) -> bool:
     config = {**settings.kafka(user), "group.id": "truelog-test", "auto.offset.reset": "earliest", "log_level": 0}
     consumer = Consumer(config | {"enable.partition.eof": True, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(15)
+    message = consumer.poll(deadline(15))
     consumer.close()
     assert message is not None
     error = message.error()
@@ -77,7 +66,6 @@ def reads(settings: Settings, user: KafkaUser, topic: str) -> bool:
     return error is None or error.code() == KafkaError._PARTITION_EOF
 
 
-@pytest.mark.usefixtures("_no_record_is_left")
 @pytest.mark.parametrize("user", MAY_WRITE)
 def test_a_principal_writes_only_its_topics(kafka: Settings, user: KafkaUser) -> None:
     assert {topic for topic in (*EVENTS, *INTERNAL, *OTHERS) if writes(kafka, user, topic)} == MAY_WRITE[user]
