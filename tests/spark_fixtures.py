@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.deadline import deadline
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def spark_servers(servers: SharedServers) -> Iterator[Settings]:
     if gateway := SparkContext._gateway:
         gateway.shutdown()
         gateway.proc.stdin.close()  # the JVM exits when its standard input ends
-        gateway.proc.wait(30)  # on exit, it removes files of the home
+        gateway.proc.wait(deadline(30))  # on exit, it removes files of the home
         SparkContext._gateway = SparkContext._jvm = None
 
 
