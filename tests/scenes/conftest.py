@@ -98,6 +98,7 @@ class World:
         """Take the lease from its holder, as a network failure would."""
         cut = self.ask(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
             "AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)",
             application,
         )

@@ -185,9 +185,12 @@ def test_a_suspended_replay_that_lost_its_lock_can_no_longer_send(orders: Orders
     assert b"another replay is running" in refused.communicate(timeout=deadline(120))[1]
     assert refused.returncode != 0
     with connect(orders.settings, autocommit=True) as connection:
-        end = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
-        key = " AND (classid::bigint << 32) | objid::bigint = hashtextextended('truelog.replay', 0)"
-        assert connection.execute(end + key).fetchall() == [(True,)]
+        end = (
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+            "AND (classid::bigint << 32) | objid::bigint = hashtextextended('truelog.replay', 0)"
+        )
+        assert connection.execute(end).fetchall() == [(True,)]
     assert orders.replay()["sent"] == 13
     os.kill(zombie.pid, signal.SIGCONT)
     errors = zombie.communicate(timeout=deadline(120))[1].decode()

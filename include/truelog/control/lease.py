@@ -175,10 +175,13 @@ def _session(connection: Connection) -> tuple[object, ...]:
 
 
 def _end_sessions(connection: Connection, application: str) -> None:
-    """Terminate the predecessor's sessions, because a process suspended during a statement would keep its locks."""
+    """Terminate the predecessor's sessions, because a process suspended during a statement would keep its locks.
+
+    An application of the same name may use another database of the server.
+    """
     connection.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE application_name = %s AND pid <> pg_backend_pid()",
+        "WHERE datname = current_database() AND application_name = %s AND pid <> pg_backend_pid()",
         (session_name(application),),
     )
 

@@ -15,10 +15,11 @@ INTERVAL_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
-# `xact_start` is visible because set-up makes the platform's role a member of `analyst`.
+# `xact_start` is visible because set-up makes the platform's role a member of `analyst`. The role is the server's, and
+# another database may have another limit.
 _END = """
     SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE usename = 'analyst' AND xact_start < now() - make_interval(secs => %s)
+    WHERE datname = current_database() AND usename = 'analyst' AND xact_start < now() - make_interval(secs => %s)
 """
 
 

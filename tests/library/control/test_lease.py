@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.deadline import deadline, until
+from tests.library.databases import neighbour
 from truelog.control import lease
 from truelog.control.lease import Lease
 from truelog.storage.database import Connection, connect, session_name
@@ -67,13 +68,15 @@ def test_a_merge_in_progress_blocks_a_new_holder_even_after_the_end_of_a_batch(
 
 
 def session_pids(connection: Connection) -> set[int]:
-    rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", (session_name(NAME),))
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+    rows = connection.execute(query, (session_name(NAME),))
     return {int(str(pid)) for (pid,) in rows.fetchall()}
 
 
 def is_locked(connection: Connection) -> bool:
     query = (
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+        "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
         "AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)"
     )
     return connection.execute(query, (NAME,)).fetchone() == (1,)
@@ -143,3 +146,18 @@ def test_a_successor_that_holds_the_lock_is_left_alone(migrated: Settings, conne
     assert is_locked(connection)
     assert successor.connection.execute("SELECT 1").fetchone() == (1,)
     release(successor, connection)
+
+
+def test_a_new_holder_ends_its_predecessors_sessions_but_none_in_another_database(
+    migrated: Settings, connection: Connection
+) -> None:
+    """Another Truelog on this server has applications of the same names."""
+    with (
+        neighbour(migrated) as other,
+        connect(migrated, autocommit=True, writer=NAME) as own,
+        connect(other, autocommit=True, writer=NAME) as foreign,
+    ):
+        release(lease.take_lease(migrated, NAME), connection)
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            own.execute("SELECT 1")
+        assert foreign.execute("SELECT 1").fetchone() == (1,)

@@ -31,6 +31,7 @@ _BLOCKED = """
     SELECT EXISTS (
         SELECT FROM pg_stat_activity AS waiting JOIN pg_stat_activity AS asleep
         ON asleep.pid = ANY(pg_blocking_pids(waiting.pid)) WHERE asleep.state = 'idle in transaction'
+        AND asleep.datname = current_database()
     )
 """
 
@@ -61,6 +62,7 @@ class Scene:
         """End the session that holds the lock, as a network failure would."""
         [row] = self.connection.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
             "AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)",
             (self.application,),
         ).fetchall()

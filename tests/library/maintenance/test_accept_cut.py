@@ -192,7 +192,10 @@ def kill(world: World, topic: str, step: str, fired: Path) -> None:
 
 def _require_free_leases(settings: Settings) -> None:
     with connect(settings) as connection:
-        [(held,)] = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchall()
+        [(held,)] = connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        ).fetchall()
     if held:
         raise ServiceDown(f"{held} locks are held")
 

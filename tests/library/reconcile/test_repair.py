@@ -334,7 +334,10 @@ def _drop(settings: Settings, before: Positions) -> None:
 
 def _require_waiting(settings: Settings) -> None:
     """Use a new connection each time, because PostgreSQL freezes these statistics within a transaction."""
-    query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE'"
+    query = (
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
+        "AND query LIKE '%FOR UPDATE'"
+    )
     with connect(settings) as connection:
         if connection.execute(query).fetchone() is None:
             raise ServiceDown("the repair does not wait yet")
