@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import answer, process_answer
+from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import World
@@ -14,7 +15,13 @@ from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.reconcile.reconcile_result import ReconcileRequest
 
-pytestmark = pytest.mark.usefixtures("one_view")
+pytestmark = pytest.mark.usefixtures("one_view", "patient_search")
+
+
+@pytest.fixture
+def patient_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search for causes that runs out of time names none, so a busy machine gets more time."""
+    monkeypatch.setenv("TRUELOG_CAUSE_SECONDS", str(deadline(60)))
 
 
 @pytest.fixture(scope="module")
