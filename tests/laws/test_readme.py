@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.laws.lab import Lab, cases
-from tests.views.ways import WAYS, Ways, at, sent
+from tests.views.examples import WAYS, Example, at, sent
+from tests.views.ways import Ways
 from truelog import View
 from truelog.support.settings import PROJECT
 from truelog.views import catalogue
@@ -34,7 +35,8 @@ def test_the_view_gives_the_same_rows_in_every_way(lab: Lab, written: tuple[str,
         sent("page_view", occurred_at=at(hour), language=language, visitor_id="ann", url="https://shop.example/")
         for hour, language in zip(hours, languages, strict=True)
     ]
-    found = Ways().relations(lab, *written, events)
+    example = Example(events)
+    found = Ways(*written, [example]).relations(lab, example)
     rows = [
         {"hour": at("10:00:00"), "language": "en", "views": 2},
         {"hour": at("11:00:00"), "language": None, "views": 1},

@@ -1,30 +1,14 @@
-"""Fixtures for a view's examples, parametrised by the way the view runs.
+"""Fixtures for a view's examples, which `examples.py` describes."""
 
-`run([event, …])` returns the rows of the view. `query("relation", [event, …])` returns the rows of a relation that the
-view presents. The name of the test file selects the view.
-"""
-
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 
 from tests.laws.lab import Lab
-from tests.views.ways import WAYS, Row, Sent, Ways
+from tests.views.examples import Example, Relations, Rows
+from tests.views.ways import Ways
 from truelog import View
 from truelog.views import catalogue
-
-Run = Callable[[list[Sent]], list[Row]]
-Query = Callable[[str, list[Sent]], list[Row]]
-
-
-@pytest.fixture(scope="session")
-def ways() -> Ways:
-    return Ways()
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +21,22 @@ def view(name: str) -> View:
     return catalogue.load_view(name)
 
 
-@pytest.fixture
-def run(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Run:
-    return lambda events: ways.relations(lab, name, view, events)[way][None]
+@pytest.fixture(scope="module")
+def ways(request: pytest.FixtureRequest, name: str, view: View) -> Iterator[Ways]:
+    """Runs the examples of those tests of the file that this run of pytest has selected."""
+    tests = (test for test in request.session.items if test.path == request.path and hasattr(test, "callspec"))
+    examples = (test.callspec.params.get("example") for test in tests)
+    ways = Ways(name, view, list(dict.fromkeys(each for each in examples if isinstance(each, Example))))
+    yield ways
+    if ways.unexplained:
+        raise ways.unexplained
 
 
 @pytest.fixture
-def query(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Query:
-    return lambda relation, events: ways.relations(lab, name, view, events)[way][relation]
+def relations(ways: Ways, lab: Lab, example: Example, way: str) -> Relations:
+    return ways.relations(lab, example)[way]
 
 
-@pytest.fixture(params=("batch", "stream"))
-def in_order(ways: Ways, lab: Lab, name: str, view: View, request: pytest.FixtureRequest) -> Run:
-    """Like `run`, for a view whose rows depend on the order of the events in the log."""
-    return lambda events: ways.relations(lab, name, view, events)[request.param][None]
-
-
-@pytest.fixture(params=("batch", "stream"))
-def in_order_query(ways: Ways, lab: Lab, name: str, view: View, request: pytest.FixtureRequest) -> Query:
-    return lambda relation, events: ways.relations(lab, name, view, events)[request.param][relation]
+@pytest.fixture
+def rows(relations: Relations) -> Rows:
+    return relations[None]

@@ -11,7 +11,8 @@ from tests.laws import naive_copies
 from tests.laws.events import LONG, START, Record
 from tests.laws.lab import Lab, cases, clock_after, last_cut
 from tests.laws.naive_copies import Appended
-from tests.views.ways import Reader, Relations, Row
+from tests.views.examples import Relations, Row
+from tests.views.ways import Reader
 from truelog import Group, View
 from truelog.schema.decode import decode
 

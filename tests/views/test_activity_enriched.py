@@ -3,10 +3,9 @@
 from typing import Any
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import logs_and_rows
 from tests.views.test_home_timeline import named
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 
@@ -19,27 +18,34 @@ def names(rows: list[Row]) -> list[tuple[str, int, str | None]]:
     return [(row["event_id"], row["profile_version"], row["name"]) for row in rows]
 
 
-def test_a_tweet_has_the_name_that_its_author_had_then(run: Run) -> None:
-    events = [tweeted("1", "09:00:00"), named("ann", "Ann", "10:00:00"), tweeted("2", "10:30:00")]
-    rows = run([*events, named("ann", "Anna", "11:00:00"), tweeted("3", "11:30:00"), named("bob", "Bob", "08:00:00")])
+@example(
+    [
+        *(tweeted("1", "09:00:00"), named("ann", "Ann", "10:00:00"), tweeted("2", "10:30:00")),
+        *(named("ann", "Anna", "11:00:00"), tweeted("3", "11:30:00"), named("bob", "Bob", "08:00:00")),
+    ]
+)
+def test_a_tweet_has_the_name_that_its_author_had_then(rows: Rows) -> None:
     assert names(rows) == [("1", 0, None), ("2", 1, "Ann"), ("3", 2, "Anna")]
 
 
-def test_a_late_change_corrects_the_tweets_up_to_the_next_change(run: Run) -> None:
-    events = [named("ann", "Ann", "10:00:00"), tweeted("1", "10:10:00"), tweeted("2", "10:30:00")]
-    events += [named("ann", "Anna", "11:00:00"), tweeted("3", "11:30:00")]
-    rows = run([*events, named("ann", "Late", "10:20:00")])
+@example(
+    [
+        *(named("ann", "Ann", "10:00:00"), tweeted("1", "10:10:00"), tweeted("2", "10:30:00")),
+        *(named("ann", "Anna", "11:00:00"), tweeted("3", "11:30:00"), named("ann", "Late", "10:20:00")),
+    ]
+)
+def test_a_late_change_corrects_the_tweets_up_to_the_next_change(rows: Rows) -> None:
     assert names(rows) == [("1", 1, "Ann"), ("2", 2, "Late"), ("3", 3, "Anna")]
 
 
-def test_an_event_that_was_sent_twice_counts_once(run: Run) -> None:
-    twice = [named("ann", "Ann", "09:00:00")] * 2
-    assert names(run([*twice, tweeted("1", "10:00:00"), tweeted("1", "10:00:00")])) == [("1", 1, "Ann")]
+@example([*[named("ann", "Ann", "09:00:00")] * 2, tweeted("1", "10:00:00"), tweeted("1", "10:00:00")])
+def test_an_event_that_was_sent_twice_counts_once(rows: Rows) -> None:
+    assert names(rows) == [("1", 1, "Ann")]
 
 
-def test_a_closed_profile_has_no_name(query: Query) -> None:
-    events = [named("ann", "Ann", "10:00:00"), named("ann", "Ann", "10:05:00", "closed"), tweeted("1", "10:10:00")]
-    [row] = query("per_name", events)
+@example([named("ann", "Ann", "10:00:00"), named("ann", "Ann", "10:05:00", "closed"), tweeted("1", "10:10:00")])
+def test_a_closed_profile_has_no_name(relations: Relations) -> None:
+    [row] = relations["per_name"]
     assert (row["profile_version"], row["name"], row["tweets"]) == (2, None, 1)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.laws.events import Record
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, example, examples, sent
 from tests.views.generated import logs_and_relations
-from tests.views.ways import Reader, Row, Sent, sent
+from tests.views.ways import Reader
 from truelog import View
 from truelog.ingest.community import Community
 
@@ -31,41 +31,53 @@ def pairs(rows: list[Row]) -> dict[tuple[str, str], int]:
     return {(product, also): n for (product, also), n in found.items() if product < also}
 
 
-def test_two_products_count_the_customers_who_bought_both(run: Run) -> None:
-    events = [
-        *bought("c1", "ann", "lamp", "rug"),
-        *bought("c2", "bob", "lamp", "rug", "vase"),
-        *bought("c3", "eve", "lamp"),
-    ]
-    rows = run(events)
+THREE_CUSTOMERS = [
+    *bought("c1", "ann", "lamp", "rug"),
+    *bought("c2", "bob", "lamp", "rug", "vase"),
+    *bought("c3", "eve", "lamp"),
+]
+
+
+@example(THREE_CUSTOMERS)
+def test_two_products_count_the_customers_who_bought_both(rows: Rows) -> None:
     assert pairs(rows) == {("lamp", "rug"): 2, ("lamp", "vase"): 1, ("rug", "vase"): 1}
     alone = {row["product"]: row["customers"] for row in rows if row["product"] == row["also"]}
     assert alone == {"lamp": 3, "rug": 2, "vase": 1}
 
 
-def test_what_a_customer_bought_in_two_carts_counts_together_and_once(run: Run) -> None:
-    assert pairs(run([*bought("c1", "ann", "lamp"), *bought("c2", "ann", "rug", "lamp")])) == {("lamp", "rug"): 1}
+@example([*bought("c1", "ann", "lamp"), *bought("c2", "ann", "rug", "lamp")])
+def test_what_a_customer_bought_in_two_carts_counts_together_and_once(rows: Rows) -> None:
+    assert pairs(rows) == {("lamp", "rug"): 1}
 
 
-def test_an_open_cart_does_not_count(run: Run) -> None:
-    assert run([changed("added", "lamp", quantity=1), changed("added", "rug", quantity=1)]) == []
+@example([changed("added", "lamp", quantity=1), changed("added", "rug", quantity=1)])
+def test_an_open_cart_does_not_count(rows: Rows) -> None:
+    assert rows == []
 
 
-def test_a_removed_product_does_not_count(in_order: Run) -> None:
-    lamp = [changed("added", product, quantity=1) for product in ("lamp", "rug", "vase")]
-    removed = [changed("removed", "rug"), changed("quantity_changed", "vase", quantity=0)]
-    checkout = changed("checked_out", None)
-    assert pairs(in_order([*lamp, *removed, checkout])) == {}
-    assert pairs(in_order([*lamp, *removed, changed("added", "rug", quantity=2), checkout])) == {("lamp", "rug"): 1}
+ONE_OF_THREE_IS_LEFT = [
+    *(changed("added", product, quantity=1) for product in ("lamp", "rug", "vase")),
+    *(changed("removed", "rug"), changed("quantity_changed", "vase", quantity=0)),
+]
 
 
-def test_the_products_that_most_customers_of_a_product_also_bought(query: Query) -> None:
-    events = [
-        *bought("c1", "ann", "lamp", "rug"),
-        *bought("c2", "bob", "lamp", "rug", "vase"),
-        *bought("c3", "eve", "lamp"),
-    ]
-    found = [row for row in query("recommended", events) if row["product"] == "lamp"]
+@examples(
+    {
+        "removed": ([*ONE_OF_THREE_IS_LEFT, changed("checked_out", None)], {}),
+        "added again": (
+            [*ONE_OF_THREE_IS_LEFT, changed("added", "rug", quantity=2), changed("checked_out", None)],
+            {("lamp", "rug"): 1},
+        ),
+    },
+    in_order=True,
+)
+def test_a_removed_product_does_not_count(rows: Rows, expected: dict[tuple[str, str], int]) -> None:
+    assert pairs(rows) == expected
+
+
+@example(THREE_CUSTOMERS)
+def test_the_products_that_most_customers_of_a_product_also_bought(relations: Relations) -> None:
+    found = [row for row in relations["recommended"] if row["product"] == "lamp"]
     shown = [(row["place"], row["also"], row["customers"], float(row["percent"])) for row in found]
     assert shown == [(1, "rug", 2, 66.7), (2, "vase", 1, 33.3)]
 

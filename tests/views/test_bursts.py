@@ -5,9 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import logs_and_rows
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 WINDOW = timedelta(minutes=5)
@@ -23,34 +22,37 @@ def burst(requests: int, began_at: datetime, day: datetime = TODAY, ip: str = "1
     return {"ip": ip, "day": day, "requests": requests, "began_at": began_at}
 
 
-def test_requests_less_than_five_minutes_apart_share_a_window(run: Run) -> None:
-    assert run([requested("10:03:39"), requested("10:08:12")]) == [burst(2, at("10:03:39"))]
+@example([requested("10:03:39"), requested("10:08:12")])
+def test_requests_less_than_five_minutes_apart_share_a_window(rows: Rows) -> None:
+    assert rows == [burst(2, at("10:03:39"))]
 
 
-def test_requests_five_minutes_apart_do_not(run: Run) -> None:
-    assert run([requested("10:00:00"), requested("10:05:00")]) == [burst(1, at("10:00:00"))]
+@example([requested("10:00:00"), requested("10:05:00")])
+def test_requests_five_minutes_apart_do_not(rows: Rows) -> None:
+    assert rows == [burst(1, at("10:00:00"))]
 
 
-def test_the_largest_window_of_a_day_counts(run: Run) -> None:
-    times = ("08:00:00", "08:01:00", "10:00:00", "10:01:00", "10:04:59", "10:05:30")
-    assert run([requested(time) for time in times]) == [burst(3, at("10:00:00"))]
+@example([requested(t) for t in ("08:00:00", "08:01:00", "10:00:00", "10:01:00", "10:04:59", "10:05:30")])
+def test_the_largest_window_of_a_day_counts(rows: Rows) -> None:
+    assert rows == [burst(3, at("10:00:00"))]
 
 
-def test_a_day_s_first_five_minutes_also_count_for_the_day_before(run: Run) -> None:
-    assert run([requested("23:58:00"), requested("00:02:00", days=1), requested("00:06:00", days=1)]) == [
+@example([requested("23:58:00"), requested("00:02:00", days=1), requested("00:06:00", days=1)])
+def test_a_day_s_first_five_minutes_also_count_for_the_day_before(rows: Rows) -> None:
+    assert rows == [
         burst(2, at("23:58:00")),
         burst(2, TOMORROW + timedelta(minutes=2), TOMORROW),
     ]
 
 
-def test_addresses_are_kept_apart_and_requests_without_an_address_do_not_count(run: Run) -> None:
-    requests = [requested("10:00:00"), requested("10:00:01", "192.0.2.2"), requested("10:00:02", None)]
-    assert run(requests) == [burst(1, at("10:00:00")), burst(1, at("10:00:01"), ip="192.0.2.2")]
+@example([requested("10:00:00"), requested("10:00:01", "192.0.2.2"), requested("10:00:02", None)])
+def test_addresses_are_kept_apart_and_requests_without_an_address_do_not_count(rows: Rows) -> None:
+    assert rows == [burst(1, at("10:00:00")), burst(1, at("10:00:01"), ip="192.0.2.2")]
 
 
-def test_the_largest_burst_of_each_day(query: Query) -> None:
-    requests = [requested("10:00:00"), requested("10:01:00"), requested("10:00:00", "192.0.2.2")]
-    [day] = query("per_day", requests)
+@example([requested("10:00:00"), requested("10:01:00"), requested("10:00:00", "192.0.2.2")])
+def test_the_largest_burst_of_each_day(relations: Relations) -> None:
+    [day] = relations["per_day"]
     assert (day["day"], day["addresses"], day["largest"], day["requests_p99"]) == (TODAY, 2, 2, 2)
 
 

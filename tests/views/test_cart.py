@@ -4,9 +4,8 @@ from collections import defaultdict
 from typing import Any
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_rows
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 
@@ -19,44 +18,59 @@ def contents(rows: list[Row]) -> dict[str, int]:
     return {row["product"]: row["quantity"] for row in rows}
 
 
-def test_what_is_added_adds_up(in_order: Run) -> None:
-    rows = in_order([changed("added", quantity=1), changed("added", quantity=2), changed("added", "chair", 1)])
+@example([changed("added", quantity=1), changed("added", quantity=2), changed("added", "chair", 1)], in_order=True)
+def test_what_is_added_adds_up(rows: Rows) -> None:
     assert contents(rows) == {"chair": 1, "lamp": 3}
 
 
-def test_a_quantity_is_set_and_a_product_is_removed(in_order: Run) -> None:
-    lamp = [changed("added", quantity=5), changed("quantity_changed", quantity=2), changed("added", quantity=1)]
-    assert contents(in_order(lamp)) == {"lamp": 3}
-    assert contents(in_order([*lamp, changed("removed")])) == {}
-    assert contents(in_order([*lamp, changed("removed"), changed("added", quantity=4)])) == {"lamp": 4}
+LAMPS = [changed("added", quantity=5), changed("quantity_changed", quantity=2), changed("added", quantity=1)]
 
 
-def test_nothing_changes_a_cart_after_its_checkout(in_order: Run) -> None:
-    checkout = changed("checked_out", None, occurred_at=at("10:05:00"))
-    rows = in_order([changed("added", quantity=1), checkout, changed("removed"), changed("added", "chair", 1)])
+@examples(
+    {
+        "set": (LAMPS, {"lamp": 3}),
+        "removed": ([*LAMPS, changed("removed")], {}),
+        "added again": ([*LAMPS, changed("removed"), changed("added", quantity=4)], {"lamp": 4}),
+    },
+    in_order=True,
+)
+def test_a_quantity_is_set_and_a_product_is_removed(rows: Rows, expected: dict[str, int]) -> None:
+    assert contents(rows) == expected
+
+
+@example(
+    [
+        changed("added", quantity=1),
+        changed("checked_out", None, occurred_at=at("10:05:00")),
+        changed("removed"),
+        changed("added", "chair", 1),
+    ],
+    in_order=True,
+)
+def test_nothing_changes_a_cart_after_its_checkout(rows: Rows) -> None:
     assert [(row["product"], row["quantity"], row["checked_out_at"]) for row in rows] == [("lamp", 1, at("10:05:00"))]
 
 
-def test_carts_are_kept_apart(in_order: Run) -> None:
-    rows = in_order([changed("added", quantity=1), changed("added", quantity=2, cart_id="c2")])
+@example([changed("added", quantity=1), changed("added", quantity=2, cart_id="c2")], in_order=True)
+def test_carts_are_kept_apart(rows: Rows) -> None:
     assert [(row["cart_id"], row["quantity"]) for row in rows] == [("c1", 1), ("c2", 2)]
 
 
-def test_open_carts_and_the_history_of_a_cart(in_order_query: Query) -> None:
-    events = [changed("added", quantity=1), changed("removed"), changed("added", "chair", 2)]
-    [cart] = in_order_query("open", events)
+@example([changed("added", quantity=1), changed("removed"), changed("added", "chair", 2)], in_order=True)
+def test_open_carts_and_the_history_of_a_cart(relations: Relations) -> None:
+    [cart] = relations["open"]
     assert (cart["cart_id"], cart["products"], cart["items"]) == ("c1", 1, 2)
-    history = in_order_query("history", events)
-    assert [(each["verb"], each["product"]) for each in sorted(history, key=lambda row: row["offset"])] == [
+    history = sorted(relations["history"], key=lambda row: row["offset"])
+    assert [(each["verb"], each["product"]) for each in history] == [
         ("added", "lamp"),
         ("removed", "lamp"),
         ("added", "chair"),
     ]
 
 
-def test_shuffled_events_give_the_cart_of_their_order_in_the_log(run: Run) -> None:
+@example([changed("added", quantity=n) for n in (1, 2, 3)])
+def test_shuffled_events_give_the_cart_of_their_order_in_the_log(rows: Rows) -> None:
     """The shuffled log has other offsets, so it is another history, but sums do not depend on it."""
-    rows = run([changed("added", quantity=n) for n in (1, 2, 3)])
     assert contents(rows) == {"lamp": 6}
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from tests.laws.events import START, Record
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent, ticked
 from tests.views.generated import timed_logs_and_relations
-from tests.views.ways import Row, Sent, at, sent, ticked
 from truelog import View
 
 HOUR = timedelta(hours=1)
@@ -37,8 +36,9 @@ def outcome(url: str, what: str, time: str) -> Row:
     return {"search_id": "s1", "url": url, "outcome": what, "at": at(time)}
 
 
-def test_a_search_and_its_clicks_are_one_row(run: Run) -> None:
-    assert run([searched(), clicked("10:00:30", "/b"), clicked("10:00:20", "/a")]) == [
+@example([searched(), clicked("10:00:30", "/b"), clicked("10:00:20", "/a")])
+def test_a_search_and_its_clicks_are_one_row(rows: Rows) -> None:
+    assert rows == [
         {
             "search_id": "s1",
             "asked_at": at("10:00:00"),
@@ -50,42 +50,53 @@ def test_a_search_and_its_clicks_are_one_row(run: Run) -> None:
     ]
 
 
-def test_a_click_without_its_search_waits_for_it(run: Run, query: Query) -> None:
+@example([clicked()])
+def test_a_click_without_its_search_waits_for_it(rows: Rows, relations: Relations) -> None:
     click = {"clicked_at": [at("10:00:30")], "clicked": ["/a"], "appended_at": [at("10:00:40")]}
-    assert run([clicked()]) == [{"search_id": "s1", "asked_at": None, "results": None} | click]
-    assert query("results", [clicked()]) == []
+    assert rows == [{"search_id": "s1", "asked_at": None, "results": None} | click]
+    assert relations["results"] == []
 
 
-def test_a_search_that_is_logged_after_its_click_is_matched(query: Query) -> None:
-    assert query("results", [clicked(), searched()]) == [result("/a", "10:00:30"), result("/b", None)]
+@example([clicked(), searched()])
+def test_a_search_that_is_logged_after_its_click_is_matched(relations: Relations) -> None:
+    assert relations["results"] == [result("/a", "10:00:30"), result("/b", None)]
 
 
-def test_a_click_counts_within_an_hour(query: Query) -> None:
-    for time, counts in {"11:00:00": True, "11:00:01": False, "09:00:00": True, "08:59:59": False}.items():
-        [found, _] = query("results", [searched(), clicked(time)])
-        assert found == result("/a", time if counts else None)
+@examples(
+    {
+        "an hour later": ([searched(), clicked("11:00:00")], "11:00:00"),
+        "more than an hour later": ([searched(), clicked("11:00:01")], None),
+        "an hour earlier": ([searched(), clicked("09:00:00")], "09:00:00"),
+        "more than an hour earlier": ([searched(), clicked("08:59:59")], None),
+    }
+)
+def test_a_click_counts_within_an_hour(relations: Relations, expected: str | None) -> None:
+    [found, _] = relations["results"]
+    assert found == result("/a", expected)
 
 
-def test_a_click_that_does_not_count_does_not_hide_a_click_that_does(query: Query) -> None:
-    events = [clicked("08:00:00"), clicked("12:00:00"), searched(), clicked("10:59:00"), clicked("10:01:00")]
-    assert query("results", events)[0] == result("/a", "10:01:00")
+@example([clicked("08:00:00"), clicked("12:00:00"), searched(), clicked("10:59:00"), clicked("10:01:00")])
+def test_a_click_that_does_not_count_does_not_hide_a_click_that_does(relations: Relations) -> None:
+    assert relations["results"][0] == result("/a", "10:01:00")
 
 
-def test_a_click_on_a_url_that_was_not_shown_does_not_count(query: Query) -> None:
-    events = [searched(), clicked(url="/c"), clicked(search_id="s2")]
-    assert query("results", events) == [result("/a", None), result("/b", None)]
+@example([searched(), clicked(url="/c"), clicked(search_id="s2")])
+def test_a_click_on_a_url_that_was_not_shown_does_not_count(relations: Relations) -> None:
+    assert relations["results"] == [result("/a", None), result("/b", None)]
 
 
-def test_a_result_that_a_search_shows_twice_is_one_row(query: Query) -> None:
-    assert query("results", [searched(results=("/a", "/a")), clicked(), clicked()]) == [result("/a", "10:00:30")]
+@example([searched(results=("/a", "/a")), clicked(), clicked()])
+def test_a_result_that_a_search_shows_twice_is_one_row(relations: Relations) -> None:
+    assert relations["results"] == [result("/a", "10:00:30")]
 
 
-def test_a_search_without_results_has_no_rows(query: Query) -> None:
-    assert query("results", [searched(results=())]) == []
+@example([searched(results=())])
+def test_a_search_without_results_has_no_rows(relations: Relations) -> None:
+    assert relations["results"] == []
 
 
-def test_the_rate_is_per_url_and_hour_of_the_search(query: Query) -> None:
-    events = [
+@example(
+    [
         searched("10:00:00"),
         searched("10:59:59", event_id="s2"),
         searched("10:30:00", results=("/a",), event_id="s3"),
@@ -93,59 +104,94 @@ def test_the_rate_is_per_url_and_hour_of_the_search(query: Query) -> None:
         clicked("11:10:00", search_id="s2"),
         clicked("11:10:00", "/b", "s4"),
     ]
-    assert [tuple(row.values()) for row in query("rates", events)] == [
+)
+def test_the_rate_is_per_url_and_hour_of_the_search(relations: Relations) -> None:
+    assert [tuple(row.values()) for row in relations["rates"]] == [
         (at("10:00:00"), "/a", 3, 1, round_4(1, 3)),
         (at("10:00:00"), "/b", 2, 0, round_4(0, 2)),
         (at("11:00:00"), "/b", 1, 1, round_4(1, 1)),
     ]
 
 
-def test_a_click_that_is_sent_twice_is_one_click(run: Run) -> None:
-    [row] = run([searched(), clicked(logged="10:02:00"), clicked(logged="10:01:00"), clicked(logged="10:03:00")])
+@example([searched(), clicked(logged="10:02:00"), clicked(logged="10:01:00"), clicked(logged="10:03:00")])
+def test_a_click_that_is_sent_twice_is_one_click(rows: Rows) -> None:
+    [row] = rows
     assert (row["clicked_at"], row["clicked"], row["appended_at"]) == ([at("10:00:30")], ["/a"], [at("10:01:00")])
 
 
-def test_a_result_is_unclicked_when_the_log_s_clock_reaches_the_end_of_its_hour(query: Query) -> None:
-    assert query("outcomes", [searched()]) == []
-    assert query("outcomes", [searched(), ticked("10:59:59")]) == []
-    unclicked = [outcome("/a", "unclicked", "11:00:00"), outcome("/b", "unclicked", "11:00:00")]
-    assert query("outcomes", [searched(), ticked("11:00:00")]) == unclicked
-    assert query("outcomes", [searched(), ticked("13:00:00"), ticked("12:00:00")]) == unclicked
+UNCLICKED = [outcome("/a", "unclicked", "11:00:00"), outcome("/b", "unclicked", "11:00:00")]
 
 
-def test_a_click_that_is_logged_in_time_counts_at_once(query: Query) -> None:
-    match = outcome("/a", "clicked", "10:00:40")
-    assert query("outcomes", [searched(), clicked()]) == [match]
-    assert query("outcomes", [searched(), clicked(), ticked("12:00:00")]) == [
-        match,
-        outcome("/b", "unclicked", "11:00:00"),
+@examples(
+    {
+        "no tick": ([searched()], []),
+        "before the end": ([searched(), ticked("10:59:59")], []),
+        "at the end": ([searched(), ticked("11:00:00")], UNCLICKED),
+        "long after the end": ([searched(), ticked("13:00:00"), ticked("12:00:00")], UNCLICKED),
+    }
+)
+def test_a_result_is_unclicked_when_the_log_s_clock_reaches_the_end_of_its_hour(
+    relations: Relations, expected: Rows
+) -> None:
+    assert relations["outcomes"] == expected
+
+
+CLICKED, NEXT_UNCLICKED = outcome("/a", "clicked", "10:00:40"), outcome("/b", "unclicked", "11:00:00")
+LAST_CLICK = clicked("11:00:00", logged="11:00:00")
+
+
+@examples(
+    {
+        "before the end": ([searched(), clicked()], [CLICKED]),
+        "after the end": ([searched(), clicked(), ticked("12:00:00")], [CLICKED, NEXT_UNCLICKED]),
+        "clicked at the end": (
+            [searched(results=("/a",)), LAST_CLICK, ticked("12:00:00")],
+            [outcome("/a", "clicked", "11:00:00")],
+        ),
+    }
+)
+def test_a_click_that_is_logged_in_time_counts_at_once(relations: Relations, expected: Rows) -> None:
+    assert relations["outcomes"] == expected
+
+
+LOGGED_LATE = [searched(results=("/a",)), clicked("10:30:00", logged="11:30:00")]
+CORRECTED = [outcome("/a", "corrected", "11:30:00"), outcome("/a", "unclicked", "11:00:00")]
+
+
+@examples(
+    {
+        "before the end": ([*LOGGED_LATE, ticked("10:59:00")], []),
+        "after the end": ([*LOGGED_LATE, ticked("11:30:00")], CORRECTED),
+        "sent twice": ([*LOGGED_LATE, clicked("10:30:00", logged="11:40:00"), ticked("12:00:00")], CORRECTED),
+    }
+)
+def test_a_click_that_is_logged_later_corrects_the_outcome(relations: Relations, expected: Rows) -> None:
+    assert relations["outcomes"] == expected
+
+
+@example(
+    [
+        searched(results=("/a",)),
+        clicked("11:00:01", logged="11:00:00"),
+        clicked(url="/b"),
+        ticked("12:00:00"),
     ]
-    last = clicked("11:00:00", logged="11:00:00")
-    assert query("outcomes", [searched(results=("/a",)), last, ticked("12:00:00")]) == [
-        outcome("/a", "clicked", "11:00:00")
-    ]
+)
+def test_a_click_that_does_not_count_changes_no_outcome(relations: Relations) -> None:
+    assert relations["outcomes"] == [outcome("/a", "unclicked", "11:00:00")]
 
 
-def test_a_click_that_is_logged_later_corrects_the_outcome(query: Query) -> None:
-    events = [searched(results=("/a",)), clicked("10:30:00", logged="11:30:00")]
-    assert query("outcomes", [*events, ticked("10:59:00")]) == [], "the clock has not passed the hour yet"
-    assert query("outcomes", [*events, ticked("11:30:00")]) == [
-        outcome("/a", "corrected", "11:30:00"),
-        outcome("/a", "unclicked", "11:00:00"),
-    ]
-    copy = clicked("10:30:00", logged="11:40:00")
-    assert len(query("outcomes", [*events, copy, ticked("12:00:00")])) == 2, "a click that is sent twice corrects once"
+LATE_SEARCH = replace(searched(results=("/a",)), appended_at=at("12:00:00"))
 
 
-def test_a_click_that_does_not_count_changes_no_outcome(query: Query) -> None:
-    events = [searched(results=("/a",)), clicked("11:00:01", logged="11:00:00"), clicked(url="/b")]
-    assert query("outcomes", [*events, ticked("12:00:00")]) == [outcome("/a", "unclicked", "11:00:00")]
-
-
-def test_a_search_that_is_logged_after_its_hour_has_the_same_outcomes(query: Query) -> None:
-    late = replace(searched(results=("/a",)), appended_at=at("12:00:00"))
-    assert query("outcomes", [late, ticked("12:00:00")]) == [outcome("/a", "unclicked", "11:00:00")]
-    assert query("outcomes", [clicked(), late, ticked("12:00:00")]) == [outcome("/a", "clicked", "10:00:40")]
+@examples(
+    {
+        "unclicked": ([LATE_SEARCH, ticked("12:00:00")], [outcome("/a", "unclicked", "11:00:00")]),
+        "clicked": ([clicked(), LATE_SEARCH, ticked("12:00:00")], [outcome("/a", "clicked", "10:00:40")]),
+    }
+)
+def test_a_search_that_is_logged_after_its_hour_has_the_same_outcomes(relations: Relations, expected: Rows) -> None:
+    assert relations["outcomes"] == expected
 
 
 def test_generated_logs_give_the_rows_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:

@@ -9,10 +9,9 @@ from psycopg import sql
 from spark_apps.views.document import document
 
 from tests.laws.lab import CASES, PARTITIONS, Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_relations
 from tests.views.rows_read import rows_read
-from tests.views.ways import Row, Sent, Ways, at, sent
 from truelog import View
 from truelog.kernel import table
 
@@ -36,52 +35,69 @@ def texts(rows: list[Row]) -> list[str]:
     return [row["text"] for row in rows]
 
 
-def test_a_document_is_the_result_of_its_edits(in_order: Run) -> None:
-    rows = in_order([*typed("helo wrld"), edited(2, "l"), edited(7, "o", occurred_at=at("10:05:00"))])
+@example([*typed("helo wrld"), edited(2, "l"), edited(7, "o", occurred_at=at("10:05:00"))], in_order=True)
+def test_a_document_is_the_result_of_its_edits(rows: Rows) -> None:
     assert [(row["text"], row["characters"], row["edits"], row["edited_at"]) for row in rows] == [
         ("hello world", 11, 11, at("10:05:00"))
     ]
-    assert texts(in_order([edited(0, "hello world"), edited(5, ", my", 1), edited(0, "H", 1)])) == ["Hello, myworld"]
-    assert texts(in_order([*typed("one"), *typed("two", document_id="d2")])) == ["one", "two"]
 
 
-def test_a_position_beyond_the_end_means_the_end(in_order: Run) -> None:
-    last = 2**31 - 1
-    events = [edited(last, "ab"), edited(last, "c", last), edited(1, None, last), edited(last, None, 1)]
-    assert [texts(in_order(events[:n])) for n in (1, 2, 3, 4)] == [["ab"], ["abc"], ["a"], ["a"]]
+@example([edited(0, "hello world"), edited(5, ", my", 1), edited(0, "H", 1)], in_order=True)
+def test_an_edit_may_replace_text(rows: Rows) -> None:
+    assert texts(rows) == ["Hello, myworld"]
 
 
-def test_positions_count_code_points(in_order: Run) -> None:
+@example([*typed("one"), *typed("two", document_id="d2")], in_order=True)
+def test_documents_are_kept_apart(rows: Rows) -> None:
+    assert texts(rows) == ["one", "two"]
+
+
+LAST = 2**31 - 1
+BEYOND = [edited(LAST, "ab"), edited(LAST, "c", LAST), edited(1, None, LAST), edited(LAST, None, 1)]
+
+
+@examples(
+    {
+        "inserted": (BEYOND[:1], "ab"),
+        "replaced": (BEYOND[:2], "abc"),
+        "removed up to the end": (BEYOND[:3], "a"),
+        "removed after the end": (BEYOND, "a"),
+    },
+    in_order=True,
+)
+def test_a_position_beyond_the_end_means_the_end(rows: Rows, expected: str) -> None:
+    assert texts(rows) == [expected]
+
+
+@example([edited(0, "a\U0001f600e\u0301z"), edited(3, "x"), edited(1, "", 1)], in_order=True)
+def test_positions_count_code_points(rows: Rows) -> None:
     """An edit may take a character and its accent apart."""
-    assert texts(in_order([edited(0, "a\U0001f600e\u0301z"), edited(3, "x"), edited(1, "", 1)])) == ["aex\u0301z"]
+    assert texts(rows) == ["aex\u0301z"]
 
 
-def test_an_edit_that_makes_the_text_too_long_changes_nothing(lab: Lab, ways: Ways) -> None:
-    events = [edited(0, "a" * LONGEST), edited(3, "b"), edited(3, "bc", 2), edited(0, "d", 1)]
-    found = ways.relations(lab, "document", SMALL, events)
-    for way in ("batch", "stream"):
-        [row] = found[way][None]
-        assert (row["text"], row["characters"], row["edits"]) == ("daabc" + "a" * 15, LONGEST, 4)
+@example([edited(0, "a" * LONGEST), edited(3, "b"), edited(3, "bc", 2), edited(0, "d", 1)], in_order=True, view=SHOWN)
+def test_an_edit_that_makes_the_text_too_long_changes_nothing(rows: Rows) -> None:
+    [row] = rows
+    assert (row["text"], row["characters"], row["edits"]) == ("daabc" + "a" * 15, LONGEST, 4)
 
 
-def test_the_history_of_a_document_and_its_text_after_each_edit(in_order_query: Query) -> None:
-    events = [*typed("ab"), *typed("c", author_id="bob", document_id="d2"), edited(0, None, 1)]
-    history = in_order_query("history", events)
-    assert [(row["document_id"], row["offset"], row["removed"], row["inserted"]) for row in history] == [
+@example([*typed("ab"), *typed("c", author_id="bob", document_id="d2"), edited(0, None, 1)], in_order=True)
+def test_the_history_of_a_document_and_its_text_after_each_edit(relations: Relations) -> None:
+    history = [(row["document_id"], row["offset"], row["removed"], row["inserted"]) for row in relations["history"]]
+    assert history == [
         ("d1", 0, 0, "a"),
         ("d1", 1, 0, "b"),
         ("d1", 3, 1, ""),
         ("d2", 2, 0, "c"),
     ]
-    assert texts(in_order_query("snapshots", events)) == ["a", "ab", "b", "c"]
+    assert texts(relations["snapshots"]) == ["a", "ab", "b", "c"]
 
 
-def test_checkpoints_lie_after_every_third_edit_however_the_log_is_cut(lab: Lab, ways: Ways) -> None:
+@example([*typed("abcdefgh"), *typed("xyz", document_id="d2")], in_order=True, view=SHOWN)
+def test_checkpoints_lie_after_every_third_edit_however_the_log_is_cut(relations: Relations) -> None:
     """`batch` folds all edits at once, and `stream` folds them in batches that end elsewhere."""
-    found = ways.relations(lab, "document", SHOWN, [*typed("abcdefgh"), *typed("xyz", document_id="d2")])
-    for way in ("batch", "stream"):
-        saved = [(row["document_id"], row["offset"], row["number"], row["text"]) for row in found[way]["saved"]]
-        assert saved == [("d1", 2, 3, "abc"), ("d1", 5, 6, "abcdef"), ("d2", 10, 3, "xyz")]
+    saved = [(row["document_id"], row["offset"], row["number"], row["text"]) for row in relations["saved"]]
+    assert saved == [("d1", 2, 3, "abc"), ("d1", 5, 6, "abcdef"), ("d2", 10, 3, "xyz")]
 
 
 def test_a_snapshot_reads_the_edits_since_the_checkpoint_before_it(lab: Lab, view: View) -> None:

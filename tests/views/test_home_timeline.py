@@ -3,13 +3,11 @@
 from collections import Counter
 from typing import Any
 
-import pytest
 from spark_apps.views.home_timeline import timeline
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_relations
-from tests.views.ways import WAYS, Row, Sent, Ways, at, sent
 from truelog import View
 
 
@@ -38,55 +36,90 @@ def entries(rows: list[Row]) -> list[tuple[str, str]]:
     return [(row["reader_id"], row["tweet_id"]) for row in rows]
 
 
-def test_a_tweet_is_in_the_timelines_of_its_author_s_followers(run: Run) -> None:
-    follows = [followed("ann", "bob"), followed("cid", "bob"), followed("ann", "eve")]
-    assert entries(run([*follows, tweeted("t1", "bob"), tweeted("t2", "eve", "10:02:00"), tweeted("t3", "dan")])) == [
+@example(
+    [
+        *(followed("ann", "bob"), followed("cid", "bob"), followed("ann", "eve")),
+        *(tweeted("t1", "bob"), tweeted("t2", "eve", "10:02:00"), tweeted("t3", "dan")),
+    ]
+)
+def test_a_tweet_is_in_the_timelines_of_its_author_s_followers(rows: Rows) -> None:
+    assert entries(rows) == [
         ("ann", "t1"),
         ("ann", "t2"),
         ("cid", "t1"),
     ]
 
 
-def test_who_unfollows_sees_no_tweet_however_often_he_followed(run: Run) -> None:
-    twice = [followed("ann", "bob"), followed("ann", "bob", "10:00:01"), tweeted("t1", "bob")]
-    assert entries(run([*twice, unfollowed("ann", "bob", "10:02:00")])) == []
-    again = [followed("ann", "bob"), unfollowed("ann", "bob", "10:02:00"), followed("ann", "bob", "10:03:00")]
-    assert entries(run([*again, tweeted("t1", "bob"), unfollowed("cid", "bob", "10:00:00")])) == [("ann", "t1")]
+FOLLOWED_TWICE = [followed("ann", "bob"), followed("ann", "bob", "10:00:01"), tweeted("t1", "bob")]
+FOLLOWED_AGAIN = [followed("ann", "bob"), unfollowed("ann", "bob", "10:02:00"), followed("ann", "bob", "10:03:00")]
 
 
-def test_a_deleted_tweet_vanishes(run: Run) -> None:
-    events = [followed("ann", "bob"), tweeted("t1", "bob"), deleted("t1", "bob", "10:05:00")]
-    assert entries(run([*events, deleted("t1", "bob", "10:06:00"), tweeted("t2", "bob")])) == [("ann", "t2")]
+@examples(
+    {
+        "once": ([*FOLLOWED_TWICE, unfollowed("ann", "bob", "10:02:00")], []),
+        "followed again": (
+            [*FOLLOWED_AGAIN, tweeted("t1", "bob"), unfollowed("cid", "bob", "10:00:00")],
+            [("ann", "t1")],
+        ),
+    }
+)
+def test_who_unfollows_sees_no_tweet_however_often_he_followed(rows: Rows, expected: list[tuple[str, str]]) -> None:
+    assert entries(rows) == expected
 
 
-def test_readers_see_the_newest_tweets_with_the_author_s_present_name(query: Query) -> None:
-    tweets = [tweeted("t1", "bob", text="first"), tweeted("t2", "eve", "10:05:00", "second")]
-    profiles = [named("bob", "Bob"), named("eve", "Eve"), named("bob", "Robert", "11:00:00")]
-    rows = query("newest", [followed("ann", "bob"), followed("ann", "eve"), *tweets, *profiles])
-    assert [(row["tweet_id"], row["author"], row["photo"], row["text"]) for row in rows] == [
+@example(
+    [
+        *(followed("ann", "bob"), tweeted("t1", "bob"), deleted("t1", "bob", "10:05:00")),
+        *(deleted("t1", "bob", "10:06:00"), tweeted("t2", "bob")),
+    ]
+)
+def test_a_deleted_tweet_vanishes(rows: Rows) -> None:
+    assert entries(rows) == [("ann", "t2")]
+
+
+@example(
+    [
+        *(followed("ann", "bob"), followed("ann", "eve")),
+        *(tweeted("t1", "bob", text="first"), tweeted("t2", "eve", "10:05:00", "second")),
+        *(named("bob", "Bob"), named("eve", "Eve"), named("bob", "Robert", "11:00:00")),
+    ]
+)
+def test_readers_see_the_newest_tweets_with_the_author_s_present_name(relations: Relations) -> None:
+    shown = [(row["tweet_id"], row["author"], row["photo"], row["text"]) for row in relations["newest"]]
+    assert shown == [
         ("t1", "Robert", "https://photos.example/Robert", "first"),
         ("t2", "Eve", "https://photos.example/Eve", "second"),
     ]
 
 
-def test_an_author_without_a_profile_has_no_name(query: Query) -> None:
-    closed = [named("bob", "Bob"), named("bob", "Bob", "11:00:00", "closed")]
-    [row] = query("newest", [followed("ann", "bob"), tweeted("t1", "bob"), *closed])
+@example(
+    [
+        *(followed("ann", "bob"), tweeted("t1", "bob")),
+        *(named("bob", "Bob"), named("bob", "Bob", "11:00:00", "closed")),
+    ]
+)
+def test_an_author_without_a_profile_has_no_name(relations: Relations) -> None:
+    [row] = relations["newest"]
     assert (row["tweet_id"], row["author"]) == ("t1", None)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_tweets_of_a_popular_author_are_looked_up(lab: Lab, ways: Ways, way: str) -> None:
+POPULAR = [
+    *(followed("ann", "bob"), tweeted("t1", "bob"), tweeted("t2", "bob", "10:02:00")),
+    followed("cid", "bob", "10:03:00"),
+]
+OF_ANN, OF_CID = [("ann", "t1"), ("ann", "t2")], [("cid", "t1"), ("cid", "t2")]
+
+
+@examples(
+    {
+        "popular": (POPULAR, ([], OF_ANN + OF_CID)),
+        "no longer popular": ([*POPULAR, unfollowed("cid", "bob", "10:04:00")], (OF_ANN, OF_ANN)),
+    },
+    view=timeline(popular=1),
+)
+def test_tweets_of_a_popular_author_are_looked_up(relations: Relations, expected: Any) -> None:
     """Two followers make an author popular here. With one follower, the author is no longer popular."""
-    events = [followed("ann", "bob"), tweeted("t1", "bob"), tweeted("t2", "bob", "10:02:00")]
-    popular = [*events, followed("cid", "bob", "10:03:00")]
-    left = [*popular, unfollowed("cid", "bob", "10:04:00")]
-    for sent_events, pushed, read in (
-        (popular, [], [("ann", "t1"), ("ann", "t2"), ("cid", "t1"), ("cid", "t2")]),
-        (left, [("ann", "t1"), ("ann", "t2")], [("ann", "t1"), ("ann", "t2")]),
-    ):
-        found = ways.relations(lab, "home_timeline", timeline(popular=1), sent_events)[way]
-        assert (entries(found[None]), sorted(entries(found["newest"]))) == (pushed, read)
+    assert (entries(relations[None]), sorted(entries(relations["newest"]))) == expected
 
 
 def test_generated_logs_give_the_timelines_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:

@@ -5,9 +5,8 @@ from collections import defaultdict
 from typing import Any
 
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Run
+from tests.views.examples import Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import PLACES, logs_and_rows, minute_of
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 
@@ -22,32 +21,40 @@ def audience(views: int, visitors: int, waits: tuple[int, int, int] | None = Non
     return row | quantiles | columns
 
 
-def test_a_visitor_counts_once_per_minute(run: Run) -> None:
-    assert run([viewed("ann"), viewed("ann", "10:00:59"), viewed("bob")]) == [audience(views=3, visitors=2)]
+@example([viewed("ann"), viewed("ann", "10:00:59"), viewed("bob")])
+def test_a_visitor_counts_once_per_minute(rows: Rows) -> None:
+    assert rows == [audience(views=3, visitors=2)]
 
 
-def test_a_visitor_counts_again_in_another_minute_and_on_another_host(run: Run) -> None:
-    assert run([viewed("ann"), viewed("ann", "10:01:00"), viewed("ann", url="https://blog.example/")]) == [
+@example([viewed("ann"), viewed("ann", "10:01:00"), viewed("ann", url="https://blog.example/")])
+def test_a_visitor_counts_again_in_another_minute_and_on_another_host(rows: Rows) -> None:
+    assert rows == [
         audience(1, 1, host="blog.example"),
         audience(1, 1),
         audience(1, 1, minute=at("10:01:00")),
     ]
 
 
-def test_short_waits_are_exact(run: Run) -> None:
-    waits = [viewed("ann", response_ms=ms) for ms in (30, 10, 20, 40, 60)]
-    assert run(waits) == [audience(5, 1, waits=(30, 60, 60))]
+@example([viewed("ann", response_ms=ms) for ms in (30, 10, 20, 40, 60)])
+def test_short_waits_are_exact(rows: Rows) -> None:
+    assert rows == [audience(5, 1, waits=(30, 60, 60))]
 
 
-def test_long_waits_are_within_one_percent(run: Run) -> None:
-    [row] = run([viewed("ann", response_ms=ms) for ms in (123_457, 10_000_019)])
+@example([viewed("ann", response_ms=ms) for ms in (123_457, 10_000_019)])
+def test_long_waits_are_within_one_percent(rows: Rows) -> None:
+    [row] = rows
     assert math.isclose(row["response_ms_p50"], 123_457, rel_tol=0.01)
     assert math.isclose(row["response_ms_p99"], 10_000_019, rel_tol=0.01)
 
 
-def test_an_unknown_wait_does_not_count(run: Run) -> None:
-    assert run([viewed("ann")]) == [audience(1, 1)]
-    assert run([viewed("ann"), viewed("ann", response_ms=7)]) == [audience(2, 1, waits=(7, 7, 7))]
+@examples(
+    {
+        "unknown": ([viewed("ann")], audience(1, 1)),
+        "unknown and known": ([viewed("ann"), viewed("ann", response_ms=7)], audience(2, 1, waits=(7, 7, 7))),
+    }
+)
+def test_an_unknown_wait_does_not_count(rows: Rows, expected: Row) -> None:
+    assert rows == [expected]
 
 
 def test_generated_logs_give_the_rows_of_a_naive_dictionary(lab: Lab, name: str, view: View) -> None:

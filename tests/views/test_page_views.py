@@ -3,9 +3,8 @@
 from typing import Any
 
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import PLACES, logs_and_rows, minute_of
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 SHOP = "https://shop.example/shoes"
@@ -19,24 +18,27 @@ def cell(time: str = "10:00:00", host: str | None = "shop.example", page: str | 
     return {"minute": at(time), "host": host, "page": page, "browser": None, "views": 1, "bytes": None} | columns
 
 
-def test_no_events_give_no_rows(run: Run) -> None:
-    assert run([]) == []
+@example([])
+def test_no_events_give_no_rows(rows: Rows) -> None:
+    assert rows == []
 
 
-def test_views_of_a_minute_are_counted(run: Run) -> None:
-    events = [viewed("10:00:00", bytes=100), viewed("10:00:30", bytes=20), viewed("10:00:59", bytes=3)]
-    assert run(events) == [cell("10:00:00", views=3, bytes=123)]
+@example([viewed("10:00:00", bytes=100), viewed("10:00:30", bytes=20), viewed("10:00:59", bytes=3)])
+def test_views_of_a_minute_are_counted(rows: Rows) -> None:
+    assert rows == [cell("10:00:00", views=3, bytes=123)]
 
 
-def test_each_minute_host_page_and_browser_has_its_own_row(run: Run) -> None:
-    events = [
+@example(
+    [
         viewed("10:00:59"),
         viewed("10:01:00"),
         viewed("10:00:00", "https://blog.example/shoes"),
         viewed("10:00:00", "https://shop.example/hats"),
         viewed("10:00:00", browser="Firefox"),
     ]
-    assert run(events) == [
+)
+def test_each_minute_host_page_and_browser_has_its_own_row(rows: Rows) -> None:
+    assert rows == [
         cell("10:00:00", "blog.example"),
         cell("10:00:00", page="/hats"),
         cell("10:00:00", browser="Firefox"),
@@ -45,51 +47,61 @@ def test_each_minute_host_page_and_browser_has_its_own_row(run: Run) -> None:
     ]
 
 
-def test_a_page_is_the_path_of_its_url(run: Run) -> None:
-    urls = (SHOP, f"{SHOP}?size=42", f"{SHOP}#top", "http://ann@shop.example:8080/shoes")
-    assert run([viewed(url=url) for url in urls]) == [cell(views=4)]
+@example([viewed(url=url) for url in (SHOP, f"{SHOP}?size=42", f"{SHOP}#top", "http://ann@shop.example:8080/shoes")])
+def test_a_page_is_the_path_of_its_url(rows: Rows) -> None:
+    assert rows == [cell(views=4)]
 
 
-def test_text_that_is_no_url_has_no_host_and_no_page(run: Run) -> None:
-    assert run([viewed(url=url) for url in ("http://[bad", "mailto:ann@shop.example", "a b", "C:\\N")]) == [
-        cell(host=None, page=None, views=4)
-    ]
+@example([viewed(url=url) for url in ("http://[bad", "mailto:ann@shop.example", "a b", "C:\\N")])
+def test_text_that_is_no_url_has_no_host_and_no_page(rows: Rows) -> None:
+    assert rows == [cell(host=None, page=None, views=4)]
 
 
-def test_a_url_without_a_host_may_have_a_page(run: Run) -> None:
-    assert run([viewed(url="/shoes?size=42"), viewed(url="/shoes")]) == [cell(host=None, views=2)]
+@example([viewed(url="/shoes?size=42"), viewed(url="/shoes")])
+def test_a_url_without_a_host_may_have_a_page(rows: Rows) -> None:
+    assert rows == [cell(host=None, views=2)]
 
 
-def test_a_path_that_is_not_escaped_correctly_is_kept(run: Run) -> None:
-    assert run([viewed(url="http://h/%zz"), viewed(url="http://h/%zz?a")]) == [cell(host="h", page="/%zz", views=2)]
+@example([viewed(url="http://h/%zz"), viewed(url="http://h/%zz?a")])
+def test_a_path_that_is_not_escaped_correctly_is_kept(rows: Rows) -> None:
+    assert rows == [cell(host="h", page="/%zz", views=2)]
 
 
-def test_unknown_bytes_add_nothing_to_known_ones(run: Run) -> None:
-    assert run([viewed(), viewed(bytes=7), viewed()]) == [cell(views=3, bytes=7)]
-    assert run([viewed(), viewed()]) == [cell(views=2, bytes=None)]
-    assert run([viewed(bytes=0)]) == [cell(bytes=0)]
+@examples(
+    {
+        "one of three is known": ([viewed(), viewed(bytes=7), viewed()], cell(views=3, bytes=7)),
+        "none is known": ([viewed(), viewed()], cell(views=2, bytes=None)),
+        "zero is known": ([viewed(bytes=0)], cell(bytes=0)),
+    }
+)
+def test_unknown_bytes_add_nothing_to_known_ones(rows: Rows, expected: Row) -> None:
+    assert rows == [expected]
 
 
-def test_a_wrong_device_clock_is_corrected(run: Run) -> None:
+@example([viewed("10:00:00", sent_at=at("10:00:10"), received_at=at("11:00:10"))])
+def test_a_wrong_device_clock_is_corrected(rows: Rows) -> None:
     """The phone's clock is an hour slow. The phone sent the event ten seconds after the view, which was at eleven."""
-    event = viewed("10:00:00", sent_at=at("10:00:10"), received_at=at("11:00:10"))
-    assert run([event]) == [cell("11:00:00")]
+    assert rows == [cell("11:00:00")]
 
 
-def test_an_invalid_event_counts_nowhere(run: Run) -> None:
-    malformed = [Sent("page_view", value) for value in (b"", b"not json", b"[]", b'{"url": "x"}')]
-    assert run([*malformed, viewed(), viewed(bytes=-1)]) == [cell()]
+MALFORMED = [Sent("page_view", value) for value in (b"", b"not json", b"[]", b'{"url": "x"}')]
 
 
-def test_the_busiest_pages_of_an_hour_come_first_and_ties_are_in_binary_order(query: Query) -> None:
-    counts = {"/Z": 2, "/a": 2, "/\u00e9": 2, "/top": 3} | {f"/{n}": 1 for n in range(8)}
-    events = [
-        viewed(f"10:{n:02}:00", f"https://h/{p[1:]}", browser=f"b{n}") for p, m in counts.items() for n in range(m)
-    ]
+@example([*MALFORMED, viewed(), viewed(bytes=-1)])
+def test_an_invalid_event_counts_nowhere(rows: Rows) -> None:
+    assert rows == [cell()]
+
+
+COUNTS = {"/Z": 2, "/a": 2, "/\u00e9": 2, "/top": 3} | {f"/{n}": 1 for n in range(8)}
+BUSY = [viewed(f"10:{n:02}:00", f"https://h/{p[1:]}", browser=f"b{n}") for p, m in COUNTS.items() for n in range(m)]
+
+
+@example([*BUSY, viewed("11:00:00", "a b")])
+def test_the_busiest_pages_of_an_hour_come_first_and_ties_are_in_binary_order(relations: Relations) -> None:
     places = ["/top", "/Z", "/a", "/\u00e9", *(f"/{n}" for n in range(6))]
-    assert query("busiest", [*events, viewed("11:00:00", "a b")]) == [
+    assert relations["busiest"] == [
         *(
-            {"hour": at("10:00:00"), "place": n, "host": "h", "page": p, "views": counts[p]}
+            {"hour": at("10:00:00"), "place": n, "host": "h", "page": p, "views": COUNTS[p]}
             for n, p in enumerate(places, 1)
         ),
         {"hour": at("11:00:00"), "place": 1, "host": None, "page": None, "views": 1},

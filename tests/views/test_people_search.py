@@ -6,10 +6,9 @@ from typing import Any
 from psycopg import sql
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import logs_and_rows
 from tests.views.test_home_timeline import last
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 from truelog.kernel import table
 
@@ -37,22 +36,24 @@ def found(lab: Lab, documents: list[Row], query: str) -> list[str]:
     return [person for _, person in sorted(ranked)]
 
 
-def test_people_are_found_by_their_words_and_ranked(query: Query, lab: Lab) -> None:
-    documents = query("documents", PEOPLE)
+@example(PEOPLE)
+def test_people_are_found_by_their_words_and_ranked(relations: Relations, lab: Lab) -> None:
+    documents = relations["documents"]
     assert found(lab, documents, "author") == ["p2"]
     assert found(lab, documents, "o'reilly") == ["p1", "p2"]
     assert found(lab, documents, "initech -kafka") == ["p3"]
     assert found(lab, documents, "the engineers") == ["p2", "p1", "p3"], "the name weighs most"
 
 
-def test_a_changed_profile_is_found_by_its_new_words_only(query: Query, lab: Lab) -> None:
-    documents = query("documents", [*PEOPLE, profiled("p3", "Eve Smith", "11:00:00", headline="Writes poems")])
+@example([*PEOPLE, profiled("p3", "Eve Smith", "11:00:00", headline="Writes poems")])
+def test_a_changed_profile_is_found_by_its_new_words_only(relations: Relations, lab: Lab) -> None:
+    documents = relations["documents"]
     assert found(lab, documents, "engines") == ["p2", "p1"]
     assert found(lab, documents, "poem") == ["p3"]
 
 
-def test_a_closed_profile_is_not_shown(run: Run) -> None:
-    rows = run([*PEOPLE, profiled("p1", "Ann", "12:00:00", "closed"), profiled("p1", "Ann", "11:00:00")])
+@example([*PEOPLE, profiled("p1", "Ann", "12:00:00", "closed"), profiled("p1", "Ann", "11:00:00")])
+def test_a_closed_profile_is_not_shown(rows: Rows) -> None:
     assert [row["person_id"] for row in rows] == ["p2", "p3"]
 
 

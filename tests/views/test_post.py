@@ -4,10 +4,9 @@ from collections import Counter
 from typing import Any
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_relations
 from tests.views.test_home_timeline import last, named
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 
@@ -36,40 +35,61 @@ def counts(rows: list[Row]) -> list[tuple[Any, ...]]:
     return [(row["post_id"], row["likes"], row["comments"], row["shares"]) for row in rows]
 
 
-def test_a_person_s_like_counts_once_until_it_is_withdrawn(run: Run) -> None:
-    twice = [posted(), liked("x1", "bob"), liked("x1", "bob", "10:11:00"), liked("x1", "eve")]
-    assert counts(run([*twice, liked("x2", "bob")])) == [("x1", 2, 0, 0)]
-    assert counts(run([*twice, liked("x1", "bob", "10:12:00", "unliked")])) == [("x1", 1, 0, 0)]
+LIKED_TWICE = [posted(), liked("x1", "bob"), liked("x1", "bob", "10:11:00"), liked("x1", "eve")]
 
 
-def test_comments_and_shares_count_until_they_are_deleted(run: Run) -> None:
-    events = [posted(), commented("c1"), commented("c2"), shared("s1"), shared("s2"), shared("s3", "x2")]
-    gone = [commented("c1", "11:00:00", "deleted"), shared("s2", "x1", "11:00:00", "unshared")]
-    assert counts(run([*events, *gone])) == [("x1", 0, 1, 1)]
+@examples(
+    {
+        "liked": ([*LIKED_TWICE, liked("x2", "bob")], [("x1", 2, 0, 0)]),
+        "withdrawn": ([*LIKED_TWICE, liked("x1", "bob", "10:12:00", "unliked")], [("x1", 1, 0, 0)]),
+    }
+)
+def test_a_person_s_like_counts_once_until_it_is_withdrawn(rows: Rows, expected: list[tuple[Any, ...]]) -> None:
+    assert counts(rows) == expected
 
 
-def test_a_deleted_post_vanishes_and_a_post_without_likes_is_shown(run: Run) -> None:
-    events = [posted(), liked("x1", "bob"), posted("x2"), posted("x1", "ann", "11:00:00", "deleted")]
-    assert counts(run(events)) == [("x2", 0, 0, 0)]
+@example(
+    [
+        *(posted(), commented("c1"), commented("c2"), shared("s1"), shared("s2"), shared("s3", "x2")),
+        *(commented("c1", "11:00:00", "deleted"), shared("s2", "x1", "11:00:00", "unshared")),
+    ]
+)
+def test_comments_and_shares_count_until_they_are_deleted(rows: Rows) -> None:
+    assert counts(rows) == [("x1", 0, 1, 1)]
 
 
-def test_a_post_shows_its_author_and_its_four_best_comments(query: Query) -> None:
-    comments = [commented(f"c{n}", f"10:0{n}:00") for n in range(1, 7)]
-    likes = [liked("c1", "ann"), liked("c1", "bob"), liked("c2", "ann"), liked("c6", "eve")]
-    events = [posted(), *comments, *likes, liked("c6", "eve", "10:30:00", "unliked"), named("ann", "Ann")]
-    [post] = query("summary", events)
+@example([posted(), liked("x1", "bob"), posted("x2"), posted("x1", "ann", "11:00:00", "deleted")])
+def test_a_deleted_post_vanishes_and_a_post_without_likes_is_shown(rows: Rows) -> None:
+    assert counts(rows) == [("x2", 0, 0, 0)]
+
+
+@example(
+    [
+        posted(),
+        *(commented(f"c{n}", f"10:0{n}:00") for n in range(1, 7)),
+        *(liked("c1", "ann"), liked("c1", "bob"), liked("c2", "ann"), liked("c6", "eve")),
+        *(liked("c6", "eve", "10:30:00", "unliked"), named("ann", "Ann")),
+    ]
+)
+def test_a_post_shows_its_author_and_its_four_best_comments(relations: Relations) -> None:
+    [post] = relations["summary"]
     assert (post["author"], post["photo"], post["comments"]) == ("Ann", "https://photos.example/Ann", 6)
-    best = sorted(query("top_comments", events), key=lambda row: (-row["likes"], -row["commented_at"].timestamp()))
+    best = sorted(relations["top_comments"], key=lambda row: (-row["likes"], -row["commented_at"].timestamp()))
     assert [(row["comment_id"], row["likes"]) for row in best] == [("c1", 2), ("c2", 1), ("c6", 0), ("c5", 0)]
 
 
-def test_the_closest_likers_are_friends_with_many_friends_in_common(query: Query) -> None:
+@example(
+    [
+        posted(),
+        *(befriended("ann", friend) for friend in ("bob", "cid", "dan", "eve")),
+        *(befriended("eve", "bob"), befriended("dan", "eve"), befriended("cid", "dan"), befriended("bob", "zoe")),
+        *(liked("x1", person) for person in ("bob", "cid", "dan", "eve", "stranger")),
+        befriended("eve", "bob", "12:00:00", "unfriended"),
+    ]
+)
+def test_the_closest_likers_are_friends_with_many_friends_in_common(relations: Relations) -> None:
     """Ann's friends are bob, cid, dan and eve. Bob and dan are friends of eve, dan and cid are friends."""
-    friends = [befriended("ann", friend) for friend in ("bob", "cid", "dan", "eve")]
-    others = [befriended("eve", "bob"), befriended("dan", "eve"), befriended("cid", "dan"), befriended("bob", "zoe")]
-    likes = [liked("x1", person) for person in ("bob", "cid", "dan", "eve", "stranger")]
-    events = [posted(), *friends, *others, *likes, befriended("eve", "bob", "12:00:00", "unfriended")]
-    found = [row for row in query("closest_likers", events) if row["reader_id"] == "ann"]
+    found = [row for row in relations["closest_likers"] if row["reader_id"] == "ann"]
     ranked = sorted((-row["mutual_friends"], row["liker_id"]) for row in found)
     assert ranked == [(-2, "dan"), (-1, "cid"), (-1, "eve")]
 

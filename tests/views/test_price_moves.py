@@ -5,9 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import logs_and_rows
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 WINDOW = timedelta(minutes=5)
@@ -21,31 +20,38 @@ def moves(rows: list[Row]) -> list[tuple[int, int]]:
     return [(row["rise"], row["fall"]) for row in rows]
 
 
-def test_a_rise_and_a_fall_within_five_minutes(run: Run) -> None:
-    [row] = run([traded(100, "10:00:00"), traded(130, "10:03:00"), traded(90, "10:04:59"), traded(200, "10:30:00")])
+@example([traded(100, "10:00:00"), traded(130, "10:03:00"), traded(90, "10:04:59"), traded(200, "10:30:00")])
+def test_a_rise_and_a_fall_within_five_minutes(rows: Rows) -> None:
+    [row] = rows
     assert (row["rise"], row["rise_from"], row["rise_at"]) == (30, 100, at("10:00:00"))
     assert (row["fall"], row["fall_from"], row["fall_at"]) == (40, 130, at("10:03:00"))
     assert row["trades"] == 4
 
 
-def test_a_move_that_takes_five_minutes_does_not_count(run: Run) -> None:
-    assert moves(run([traded(100, "10:00:00"), traded(200, "10:05:00")])) == [(0, 0)]
+@example([traded(100, "10:00:00"), traded(200, "10:05:00")])
+def test_a_move_that_takes_five_minutes_does_not_count(rows: Rows) -> None:
+    assert moves(rows) == [(0, 0)]
 
 
-def test_a_move_belongs_to_the_hour_in_which_it_began(run: Run) -> None:
-    rows = run([traded(100, "10:58:00"), traded(150, "11:01:00")])
+@example([traded(100, "10:58:00"), traded(150, "11:01:00")])
+def test_a_move_belongs_to_the_hour_in_which_it_began(rows: Rows) -> None:
     assert moves(rows) == [(50, 0), (0, 0)]
 
 
-def test_symbols_are_kept_apart(run: Run) -> None:
-    rows = run([traded(100, "10:00:00"), traded(150, "10:01:00", "BBB"), traded(90, "10:02:00", "BBB")])
+@example([traded(100, "10:00:00"), traded(150, "10:01:00", "BBB"), traded(90, "10:02:00", "BBB")])
+def test_symbols_are_kept_apart(rows: Rows) -> None:
     assert moves(rows) == [(0, 0), (0, 60)]
 
 
-def test_large_moves_are_five_percent(query: Query) -> None:
-    small = [traded(100, "10:00:00", "BBB"), traded(104, "10:01:00", "BBB"), traded(0, "10:00:00", "CCC")]
-    rows = query("large", [traded(100, "10:00:00"), traded(105, "10:01:00"), *small])
-    assert [(row["symbol"], row["rise"]) for row in rows] == [("AAA", 5)]
+@example(
+    [
+        *(traded(100, "10:00:00"), traded(105, "10:01:00")),
+        *(traded(100, "10:00:00", "BBB"), traded(104, "10:01:00", "BBB")),
+        traded(0, "10:00:00", "CCC"),
+    ]
+)
+def test_large_moves_are_five_percent(relations: Relations) -> None:
+    assert [(row["symbol"], row["rise"]) for row in relations["large"]] == [("AAA", 5)]
 
 
 def test_generated_logs_give_the_moves_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:

@@ -3,9 +3,8 @@
 from typing import Any
 
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Run
+from tests.views.examples import Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_rows
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 ADDRESS = "192.0.2.1"
@@ -25,40 +24,48 @@ def limits(address: str = ADDRESS, **values: Any) -> Row:
     return {"address": address, **NOTHING, **values}
 
 
-def test_the_last_policy_of_each_address_counts(in_order: Run) -> None:
-    events = [policy(), policy(address="all", requests=1_000, window=3_600), policy(requests=20)]
-    assert in_order(events) == [
+@example([policy(), policy(address="all", requests=1_000, window=3_600), policy(requests=20)], in_order=True)
+def test_the_last_policy_of_each_address_counts(rows: Rows) -> None:
+    assert rows == [
         limits(max_requests=20, window_seconds=60),
         limits("all", max_requests=1_000, window_seconds=3_600),
     ]
 
 
-def test_a_wrong_clock_cannot_make_a_decision_permanent(in_order: Run) -> None:
-    later = policy(occurred_at=at("10:04:00"))
-    assert in_order([later, policy(requests=20, occurred_at=at("10:00:00"))])[0]["max_requests"] == 20
+@example([policy(occurred_at=at("10:04:00")), policy(requests=20, occurred_at=at("10:00:00"))], in_order=True)
+def test_a_wrong_clock_cannot_make_a_decision_permanent(rows: Rows) -> None:
+    assert rows[0]["max_requests"] == 20
 
 
-def test_a_removed_policy_is_no_policy(in_order: Run) -> None:
-    assert in_order([policy(), policy("removed", None, None)]) == [limits()]
+@example([policy(), policy("removed", None, None)], in_order=True)
+def test_a_removed_policy_is_no_policy(rows: Rows) -> None:
+    assert rows == [limits()]
 
 
-def test_an_incomplete_policy_changes_nothing(in_order: Run) -> None:
-    wrong = [policy(requests=None), policy(window=None), policy(window=15), policy("sett")]
-    assert in_order([policy(), *wrong]) == [limits(max_requests=50, window_seconds=60)]
+@example([policy(), policy(requests=None), policy(window=None), policy(window=15), policy("sett")], in_order=True)
+def test_an_incomplete_policy_changes_nothing(rows: Rows) -> None:
+    assert rows == [limits(max_requests=50, window_seconds=60)]
 
 
-def test_an_address_is_blocked_until_it_is_unblocked(in_order: Run) -> None:
-    until = block(time="10:05:00", until=at("12:00:00"), reason="scraping")
-    assert in_order([policy(), block(), until]) == [
-        limits(
-            max_requests=50,
-            window_seconds=60,
-            blocked_at=at("10:05:00"),
-            blocked_until=at("12:00:00"),
-            reason="scraping",
-        )
-    ]
-    assert in_order([until, block("unblocked", "10:06:00"), block("forgiven")]) == [limits()]
+UNTIL_NOON = block(time="10:05:00", until=at("12:00:00"), reason="scraping")
+BLOCKED = limits(
+    max_requests=50,
+    window_seconds=60,
+    blocked_at=at("10:05:00"),
+    blocked_until=at("12:00:00"),
+    reason="scraping",
+)
+
+
+@examples(
+    {
+        "blocked": ([policy(), block(), UNTIL_NOON], BLOCKED),
+        "unblocked": ([UNTIL_NOON, block("unblocked", "10:06:00"), block("forgiven")], limits()),
+    },
+    in_order=True,
+)
+def test_an_address_is_blocked_until_it_is_unblocked(rows: Rows, expected: Row) -> None:
+    assert rows == [expected]
 
 
 def test_generated_logs_give_the_limits_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:

@@ -4,9 +4,8 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import clock_at_the_end, logs_and_relations
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 PANE, MINUTE, KEPT = timedelta(seconds=10), timedelta(minutes=1), timedelta(days=7)
@@ -24,48 +23,52 @@ def minute(begin: datetime, requests: int, ip: str | None = "192.0.2.1") -> Row:
     return {"ip": ip, "window_start": begin, "window_end": begin + MINUTE, "requests": requests}
 
 
-def test_requests_of_a_pane_are_counted(run: Run) -> None:
-    assert run([requested("10:00:00"), requested("10:00:09"), requested("10:00:10")]) == [
-        pane("10:00:00", 2),
-        pane("10:00:10", 1),
-    ]
+@example([requested("10:00:00"), requested("10:00:09"), requested("10:00:10")])
+def test_requests_of_a_pane_are_counted(rows: Rows) -> None:
+    assert rows == [pane("10:00:00", 2), pane("10:00:10", 1)]
 
 
-def test_each_address_has_its_own_panes_and_so_has_the_unknown_address(run: Run) -> None:
-    events = [
+@example(
+    [
         requested("10:00:00"),
         requested("10:00:01", "2001:db8::1"),
         requested("10:00:02", None),
         requested("10:00:03", None),
     ]
-    assert run(events) == [pane("10:00:00", 1), pane("10:00:00", 1, "2001:db8::1"), pane("10:00:00", 2, None)]
+)
+def test_each_address_has_its_own_panes_and_so_has_the_unknown_address(rows: Rows) -> None:
+    assert rows == [pane("10:00:00", 1), pane("10:00:00", 1, "2001:db8::1"), pane("10:00:00", 2, None)]
 
 
-def test_a_pane_expires_after_seven_days_by_the_clock_of_the_log(run: Run) -> None:
+OLD = sent("page_view", occurred_at=at("00:00:00") - 2 * MINUTE, visitor_id="ann", url="/")
+
+
+@example([OLD, requested("10:00:00")])
+def test_a_pane_expires_after_seven_days_by_the_clock_of_the_log(rows: Rows) -> None:
     """The lab's clock is about a minute and a half short of seven days after midnight on this day."""
-    old = sent("page_view", occurred_at=at("00:00:00") - 2 * MINUTE, visitor_id="ann", url="/")
-    assert run([old, requested("10:00:00")]) == [pane("10:00:00", 1)]
+    assert rows == [pane("10:00:00", 1)]
 
 
-def test_a_request_counts_in_six_minutes(query: Query) -> None:
+@example([requested("10:00:05")])
+def test_a_request_counts_in_six_minutes(relations: Relations) -> None:
     begins = [at("09:59:10") + n * PANE for n in range(6)]
-    assert query("per_minute", [requested("10:00:05")]) == [minute(begin, 1) for begin in begins]
+    assert relations["per_minute"] == [minute(begin, 1) for begin in begins]
 
 
-def test_a_minute_has_six_panes(query: Query) -> None:
-    found = query("per_minute", [requested(f"10:0{n // 6}:{n % 6}0") for n in range(7)])
-    assert [row["requests"] for row in found] == [1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1]
+@example([requested(f"10:0{n // 6}:{n % 6}0") for n in range(7)])
+def test_a_minute_has_six_panes(relations: Relations) -> None:
+    assert [row["requests"] for row in relations["per_minute"]] == [1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1]
 
 
-def test_a_pause_has_no_minutes(query: Query) -> None:
-    found = query("per_minute", [requested("10:00:00"), requested("10:02:00")])
+@example([requested("10:00:00"), requested("10:02:00")])
+def test_a_pause_has_no_minutes(relations: Relations) -> None:
     begins = [at(time) + n * PANE for time in ("09:59:10", "10:01:10") for n in range(6)]
-    assert found == [minute(begin, 1) for begin in begins]
+    assert relations["per_minute"] == [minute(begin, 1) for begin in begins]
 
 
-def test_addresses_are_counted_separately(query: Query) -> None:
-    found = query("per_minute", [requested("10:00:00"), requested("10:00:00", None), requested("10:00:01", None)])
-    assert [row for row in found if row["window_start"] == at("10:00:00")] == [
+@example([requested("10:00:00"), requested("10:00:00", None), requested("10:00:01", None)])
+def test_addresses_are_counted_separately(relations: Relations) -> None:
+    assert [row for row in relations["per_minute"] if row["window_start"] == at("10:00:00")] == [
         minute(at("10:00:00"), 1),
         minute(at("10:00:00"), 2, None),
     ]

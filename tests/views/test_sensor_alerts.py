@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_rows
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 
@@ -17,29 +16,36 @@ def read(value: float, time: str, sensor: str = "s1", machine: str = "m1") -> Se
     return sent("reading", sensor_id=sensor, machine_id=machine, occurred_at=at(time), **fields)
 
 
-def test_readings_in_range_are_no_alert(run: Run) -> None:
-    assert run([read(0.0, "10:00:00"), read(80.0, "10:00:01"), read(40.0, "10:00:02")]) == []
+@example([read(0.0, "10:00:00"), read(80.0, "10:00:01"), read(40.0, "10:00:02")])
+def test_readings_in_range_are_no_alert(rows: Rows) -> None:
+    assert rows == []
 
 
-def test_a_run_ends_with_a_reading_in_range(run: Run) -> None:
-    values = ((81.0, "10:00:00"), (85.5, "10:00:01"), (50.0, "10:00:02"), (-3.0, "10:00:03"))
-    rows = run([read(value, time) for value, time in values])
+@example([read(81.0, "10:00:00"), read(85.5, "10:00:01"), read(50.0, "10:00:02"), read(-3.0, "10:00:03")])
+def test_a_run_ends_with_a_reading_in_range(rows: Rows) -> None:
     assert [(row["started_at"], row["ended_at"], row["readings"], row["worst"], row["kind"]) for row in rows] == [
         (at("10:00:00"), at("10:00:01"), 2, 5.5, "out_of_range"),
         (at("10:00:03"), at("10:00:03"), 1, 3.0, "out_of_range"),
     ]
 
 
-def test_three_in_a_row_are_a_malfunction_of_the_machine(query: Query) -> None:
-    hot = [read(90.0, f"10:00:0{second}") for second in range(3)]
-    [machine] = query("machines", [*hot, read(90.0, "10:00:00", "s2", "m2")])
+@example([*(read(90.0, f"10:00:0{second}") for second in range(3)), read(90.0, "10:00:00", "s2", "m2")])
+def test_three_in_a_row_are_a_malfunction_of_the_machine(relations: Relations) -> None:
+    [machine] = relations["machines"]
     assert (machine["machine_id"], machine["runs"], machine["longest"]) == ("m1", 1, 3)
 
 
-def test_a_late_reading_in_range_splits_a_run(run: Run) -> None:
-    hot = [read(90.0, "10:00:00"), read(90.0, "10:00:02"), read(90.0, "10:00:04")]
-    assert [row["kind"] for row in run(hot)] == ["malfunction"]
-    assert [row["readings"] for row in run([*hot, read(20.0, "10:00:03")])] == [2, 1]
+HOT = [read(90.0, "10:00:00"), read(90.0, "10:00:02"), read(90.0, "10:00:04")]
+
+
+@examples(
+    {
+        "hot": (HOT, [("malfunction", 3)]),
+        "split": ([*HOT, read(20.0, "10:00:03")], [("out_of_range", 2), ("out_of_range", 1)]),
+    }
+)
+def test_a_late_reading_in_range_splits_a_run(rows: Rows, expected: list[tuple[str, int]]) -> None:
+    assert [(row["kind"], row["readings"]) for row in rows] == expected
 
 
 def test_generated_logs_give_the_runs_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:

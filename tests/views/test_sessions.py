@@ -5,9 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import PLACES, logs_and_rows
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 GAP = timedelta(minutes=30)
@@ -22,44 +21,52 @@ def session(begin: str, end: str, *pages: str, visitor: str = "ann") -> Row:
     return {"visitor_id": visitor, **times, "pages": len(pages), "entry": pages[0], "exit": pages[-1]}
 
 
-def test_a_gap_of_more_than_thirty_minutes_begins_a_session(run: Run) -> None:
-    requests = [viewed("10:00:00", "/a"), viewed("10:30:00", "/b"), viewed("11:00:01", "/c")]
-    assert run(requests) == [
+@example([viewed("10:00:00", "/a"), viewed("10:30:00", "/b"), viewed("11:00:01", "/c")])
+def test_a_gap_of_more_than_thirty_minutes_begins_a_session(rows: Rows) -> None:
+    assert rows == [
         session("10:00:00", "10:30:00", "/a", "/b"),
         session("11:00:01", "11:00:01", "/c"),
     ]
 
 
-def test_a_late_request_connects_two_sessions(run: Run) -> None:
-    apart = [viewed("10:00:00", "/a"), viewed("10:50:00", "/c")]
-    assert len(run(apart)) == 2
-    assert run([*apart, viewed("10:25:00", "/b")]) == [session("10:00:00", "10:50:00", "/a", "/b", "/c")]
+APART = [viewed("10:00:00", "/a"), viewed("10:50:00", "/c")]
 
 
-def test_a_late_request_begins_a_session_earlier(run: Run) -> None:
-    requests = [viewed("10:20:00", "/b"), viewed("10:00:00", "/a")]
-    assert run(requests) == [session("10:00:00", "10:20:00", "/a", "/b")]
+@examples(
+    {
+        "apart": (APART, [session("10:00:00", "10:00:00", "/a"), session("10:50:00", "10:50:00", "/c")]),
+        "connected": ([*APART, viewed("10:25:00", "/b")], [session("10:00:00", "10:50:00", "/a", "/b", "/c")]),
+    }
+)
+def test_a_late_request_connects_two_sessions(rows: Rows, expected: Rows) -> None:
+    assert rows == expected
 
 
-def test_visitors_are_kept_apart(run: Run) -> None:
-    assert run([viewed("10:00:00"), viewed("10:01:00", visitor="bob")]) == [
+@example([viewed("10:20:00", "/b"), viewed("10:00:00", "/a")])
+def test_a_late_request_begins_a_session_earlier(rows: Rows) -> None:
+    assert rows == [session("10:00:00", "10:20:00", "/a", "/b")]
+
+
+@example([viewed("10:00:00"), viewed("10:01:00", visitor="bob")])
+def test_visitors_are_kept_apart(rows: Rows) -> None:
+    assert rows == [
         session("10:00:00", "10:00:00", "/"),
         session("10:01:00", "10:01:00", "/", visitor="bob"),
     ]
 
 
-def test_the_pages_of_a_session_are_in_order(query: Query) -> None:
-    steps = query("steps", [viewed("10:05:00", "/b"), viewed("10:00:00", "/a"), viewed("12:00:00", "/c")])
-    assert [(each["started_at"], each["step"], each["page"]) for each in steps] == [
+@example([viewed("10:05:00", "/b"), viewed("10:00:00", "/a"), viewed("12:00:00", "/c")])
+def test_the_pages_of_a_session_are_in_order(relations: Relations) -> None:
+    assert [(each["started_at"], each["step"], each["page"]) for each in relations["steps"]] == [
         (at("10:00:00"), 1, "/a"),
         (at("10:00:00"), 2, "/b"),
         (at("12:00:00"), 1, "/c"),
     ]
 
 
-def test_a_session_counts_in_the_hour_in_which_it_began(query: Query) -> None:
-    requests = [viewed("10:50:00"), viewed("11:10:00"), viewed("10:10:00", visitor="bob")]
-    [hour] = query("per_hour", requests)
+@example([viewed("10:50:00"), viewed("11:10:00"), viewed("10:10:00", visitor="bob")])
+def test_a_session_counts_in_the_hour_in_which_it_began(relations: Relations) -> None:
+    [hour] = relations["per_hour"]
     assert (hour["hour"], hour["sessions"], hour["pages"], hour["bounced"]) == (at("10:00:00"), 2, 3, 1)
     assert hour["average_duration"] == timedelta(minutes=10)
 

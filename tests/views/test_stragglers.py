@@ -7,9 +7,8 @@ from typing import Any
 
 from tests.laws.events import START
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, example, sent
 from tests.views.generated import logs_and_rows
-from tests.views.ways import Row, Sent, sent
 from truelog import View
 
 
@@ -25,37 +24,37 @@ def summary(rows: list[Row]) -> list[tuple[Any, ...]]:
     return [(r["event_type"], r["source"], r["events"], r["late"], r["latest_ms"], r["corrections"]) for r in rows]
 
 
-def test_lateness_is_counted_by_event_type(run: Run) -> None:
-    minute = timedelta(minutes=1)
-    rows = run([viewed(minute), viewed(2 * minute), searched(3 * minute)])
+@example([viewed(timedelta(minutes=1)), viewed(timedelta(minutes=2)), searched(timedelta(minutes=3))])
+def test_lateness_is_counted_by_event_type(rows: Rows) -> None:
     assert sorted(summary(rows)) == [
         ("page_view", "kafka", 2, 0, 120_000, 0),
         ("search", "kafka", 1, 0, 180_000, 0),
     ]
 
 
-def test_an_event_of_the_collector_has_a_time_of_receipt(run: Run) -> None:
-    [row] = run([viewed(timedelta(), received_at=START)])
+@example([viewed(timedelta(), received_at=START)])
+def test_an_event_of_the_collector_has_a_time_of_receipt(rows: Rows) -> None:
+    [row] = rows
     assert (row["source"], row["lateness_ms_p50"]) == ("collector", 0)
 
 
-def test_a_straggler_is_late_and_corrects_its_hour(run: Run) -> None:
-    day = timedelta(days=1)
-    [row] = run([viewed(day), viewed(day)])
+@example([viewed(timedelta(days=1)), viewed(timedelta(days=1))])
+def test_a_straggler_is_late_and_corrects_its_hour(rows: Rows) -> None:
+    [row] = rows
     assert summary([row]) == [("page_view", "kafka", 2, 2, 86_400_000, 2)]
     assert math.isclose(row["lateness_ms_p50"], 86_400_000, rel_tol=0.01)
 
 
-def test_an_event_before_its_time_is_not_late(run: Run) -> None:
+@example([viewed(timedelta(minutes=-1))])
+def test_an_event_before_its_time_is_not_late(rows: Rows) -> None:
     """A device's clock may be fast by up to five minutes."""
-    [row] = run([viewed(timedelta(minutes=-1))])
-    assert summary([row]) == [("page_view", "kafka", 1, 0, -60_000, 0)]
+    assert summary(rows) == [("page_view", "kafka", 1, 0, -60_000, 0)]
 
 
-def test_the_latest_day_by_event_type(query: Query) -> None:
-    hour = timedelta(hours=1)
-    rows = query("latest_day", [viewed(hour), viewed(hour * 2), searched(hour * 30)])
-    assert [(r["event_type"], r["events"], r["late"], float(r["late_share"])) for r in rows] == [
+@example([viewed(timedelta(hours=1)), viewed(timedelta(hours=2)), searched(timedelta(hours=30))])
+def test_the_latest_day_by_event_type(relations: Relations) -> None:
+    latest = relations["latest_day"]
+    assert [(r["event_type"], r["events"], r["late"], float(r["late_share"])) for r in latest] == [
         ("page_view", 2, 1, 0.5)
     ]
 

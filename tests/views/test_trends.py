@@ -7,9 +7,8 @@ from collections import Counter
 from typing import Any
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import bounded, logs_and_rows, without_copies
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 
 
@@ -25,28 +24,33 @@ def terms(rows: list[Row]) -> dict[tuple[str, str], int]:
     return {(row["kind"], row["term"]): row["number"] for row in rows}
 
 
-def test_each_word_of_a_query_counts_once(run: Run) -> None:
-    rows = run([searched("1", "Red lamp"), searched("2", "  lamp\t LAMP "), searched("3", " ")])
+@example([searched("1", "Red lamp"), searched("2", "  lamp\t LAMP "), searched("3", " ")])
+def test_each_word_of_a_query_counts_once(rows: Rows) -> None:
     assert terms(rows) == {("word", "red"): 1, ("word", "lamp"): 2}
 
 
-def test_words_and_urls_are_kept_apart(run: Run) -> None:
-    rows = run([searched("1", "lamp"), clicked("2", "lamp"), clicked("3", "lamp")])
+@example([searched("1", "lamp"), clicked("2", "lamp"), clicked("3", "lamp")])
+def test_words_and_urls_are_kept_apart(rows: Rows) -> None:
     assert terms(rows) == {("word", "lamp"): 1, ("url", "lamp"): 2}
 
 
-def test_a_search_that_a_client_sends_again_counts_once(in_order: Run) -> None:
+AGAIN = searched("1", "lamp", "11:00:00")
+
+
+@example([searched("1", "lamp"), AGAIN, AGAIN, searched("2", "lamp")], in_order=True)
+def test_a_search_that_a_client_sends_again_counts_once(rows: Rows) -> None:
     """A request for the search failed after Kafka had stored it. The client corrected its clock before the retry."""
-    again = searched("1", "lamp", "11:00:00")
-    assert terms(in_order([searched("1", "lamp"), again, again, searched("2", "lamp")])) == {("word", "lamp"): 2}
-    rows = in_order([searched("1", "lamp"), clicked("1", "lamp")])
-    assert terms(rows) == {("word", "lamp"): 1, ("url", "lamp"): 1}, "events of different types may have the same id"
+    assert terms(rows) == {("word", "lamp"): 2}
 
 
-def test_an_hour_is_compared_with_the_hour_before(query: Query) -> None:
-    times = ("09:10:00", "10:00:00", "10:59:59", "12:00:00")
-    rising = query("rising", [searched(time, "lamp", time) for time in times])
-    assert [(row["hour"], row["number"], row["before"], row["rise"]) for row in rising] == [
+@example([searched("1", "lamp"), clicked("1", "lamp")], in_order=True)
+def test_events_of_different_types_may_have_the_same_id(rows: Rows) -> None:
+    assert terms(rows) == {("word", "lamp"): 1, ("url", "lamp"): 1}
+
+
+@example([searched(time, "lamp", time) for time in ("09:10:00", "10:00:00", "10:59:59", "12:00:00")])
+def test_an_hour_is_compared_with_the_hour_before(relations: Relations) -> None:
+    assert [(row["hour"], row["number"], row["before"], row["rise"]) for row in relations["rising"]] == [
         (at("09:00:00"), 1, 0, 1),
         (at("10:00:00"), 2, 1, 1),
         (at("12:00:00"), 1, 0, 1),

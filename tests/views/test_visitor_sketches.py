@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.laws.events import START, Record
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import PLACES, logs_and_relations
-from tests.views.ways import Reader, Relations, Row, Sent, at, sent
+from tests.views.ways import Reader
 from truelog import View
 from truelog.ingest.zipf import Zipf
 from truelog.support import timestamps
@@ -37,40 +37,41 @@ def is_seen(lab: Lab, row: Row, visitors: Iterable[str]) -> list[bool]:
     return [bool(seen) for (seen,) in lab.connection.execute(query, (row["seen"], list(visitors))).fetchall()]
 
 
-def test_a_view_counts_for_its_page_and_for_the_whole_day(run: Run) -> None:
-    other = viewed("ann", "https://shop.example/hats", "23:59:59")
-    assert counts(run([viewed("ann"), viewed("ann"), viewed("bob"), other])) == [
+@example([viewed("ann"), viewed("ann"), viewed("bob"), viewed("ann", "https://shop.example/hats", "23:59:59")])
+def test_a_view_counts_for_its_page_and_for_the_whole_day(rows: Rows) -> None:
+    assert counts(rows) == [
         ("shop.example/hats", 1, 1),
         ("shop.example/shoes", 3, 2),
         (None, 4, 2),
     ]
 
 
-def test_a_view_without_a_page_counts_for_the_whole_day_only(run: Run) -> None:
-    assert counts(run([viewed("ann", "no url"), viewed("ann", "https://shop.example")])) == [(None, 2, 1)]
+@example([viewed("ann", "no url"), viewed("ann", "https://shop.example")])
+def test_a_view_without_a_page_counts_for_the_whole_day_only(rows: Rows) -> None:
+    assert counts(rows) == [(None, 2, 1)]
 
 
-def test_days_begin_at_midnight_utc(run: Run) -> None:
-    rows = run([viewed("ann"), sent("page_view", visitor_id="bob", url="-", occurred_at="2026-02-28T23:59:59Z")])
+@example([viewed("ann"), sent("page_view", visitor_id="bob", url="-", occurred_at="2026-02-28T23:59:59Z")])
+def test_days_begin_at_midnight_utc(rows: Rows) -> None:
     assert [(row["day"].day, row["page"]) for row in rows] == [(28, None), (1, "shop.example/shoes"), (1, None)]
 
 
-def test_waits_are_quantiles(run: Run) -> None:
-    rows = run([viewed("ann", response_ms=ms) for ms in (30, 10, 20, 40, 60)])
+@example([viewed("ann", response_ms=ms) for ms in (30, 10, 20, 40, 60)])
+def test_waits_are_quantiles(rows: Rows) -> None:
     assert {tuple(row[f"response_ms_p{q}"] for q in QUANTILES) for row in rows} == {(30, 60, 60)}
 
 
-def test_somebody_was_on_a_page_or_was_not(lab: Lab, run: Run) -> None:
-    hats, shoes, day = run([viewed("ann"), viewed("bob", "https://shop.example/hats")])
+@example([viewed("ann"), viewed("bob", "https://shop.example/hats")])
+def test_somebody_was_on_a_page_or_was_not(lab: Lab, rows: Rows) -> None:
+    hats, shoes, day = rows
     for row, expected in ((hats, [False, True]), (shoes, [True, False]), (day, [True, True])):
         assert is_seen(lab, row, ("ann", "bob")) == expected
         assert is_seen(lab, row, ("eve", "")) == [False, False]
 
 
-def test_the_most_viewed_pages_of_a_day(query: Query) -> None:
-    pages = [viewed("ann", f"https://h/{n}") for n in range(12) for _ in range(max(1, 11 - n))]
-    found = query("top_pages", pages)
-    assert [(row["place"], row["page"]) for row in found] == [(n + 1, f"h/{n}") for n in range(10)]
+@example([viewed("ann", f"https://h/{n}") for n in range(12) for _ in range(max(1, 11 - n))])
+def test_the_most_viewed_pages_of_a_day(relations: Relations) -> None:
+    assert [(row["place"], row["page"]) for row in relations["top_pages"]] == [(n + 1, f"h/{n}") for n in range(10)]
 
 
 def test_generated_logs_give_the_rows_of_a_naive_dictionary(lab: Lab, name: str, view: View) -> None:

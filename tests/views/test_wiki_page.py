@@ -7,10 +7,9 @@ from typing import Any
 from psycopg import sql
 
 from tests.laws.lab import Lab
-from tests.views.conftest import Query, Run
+from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_relations
 from tests.views.rows_read import rows_read
-from tests.views.ways import Row, Sent, at, sent
 from truelog import View
 from truelog.kernel import table
 
@@ -24,9 +23,9 @@ def changes(rows: list[Row]) -> list[tuple[Any, ...]]:
     return [(row["version"], row["added"], row["removed"]) for row in rows]
 
 
-def test_every_version_stays_in_the_order_of_the_log(in_order: Run) -> None:
+@example([edited("one"), edited("two", occurred_at=at("09:00:00")), edited(None, verb="deleted")], in_order=True)
+def test_every_version_stays_in_the_order_of_the_log(rows: Rows) -> None:
     """An event time may be wrong, but the order of the log is not."""
-    rows = in_order([edited("one"), edited("two", occurred_at=at("09:00:00")), edited(None, verb="deleted")])
     assert [(row["offset"], row["verb"], row["text"]) for row in rows] == [
         (0, "edited", "one"),
         (1, "edited", "two"),
@@ -34,21 +33,29 @@ def test_every_version_stays_in_the_order_of_the_log(in_order: Run) -> None:
     ]
 
 
-def test_the_current_page_is_its_last_version(in_order_query: Query) -> None:
-    events = [edited("one"), edited("other", "Log", author_id="bob"), edited("two", comment="better")]
-    rows = in_order_query("current", events)
-    assert [(row["page_id"], row["title"], row["text"]) for row in rows] == [
-        ("Kafka", "About Kafka", "two"),
-        ("Log", "About Log", "other"),
-    ]
-    deleted = [*events, edited(None, verb="deleted")]
-    assert [row["page_id"] for row in in_order_query("current", deleted)] == ["Log"]
-    assert [row["text"] for row in in_order_query("current", [*deleted, edited("again")])] == ["again", "other"]
+TWO_PAGES = [edited("one"), edited("other", "Log", author_id="bob"), edited("two", comment="better")]
+DELETED = [*TWO_PAGES, edited(None, verb="deleted")]
+LOG = ("Log", "About Log", "other")
 
 
-def test_changes_are_the_lines_that_a_version_adds_and_removes(in_order_query: Query) -> None:
-    texts = ["one\ntwo", "one\nthree\ntwo", "two\nthree\none", "one\none\ntwo", "one\none\ntwo"]
-    assert changes(in_order_query("changes", [edited(text) for text in texts])) == [
+@examples(
+    {
+        "edited": (TWO_PAGES, [("Kafka", "About Kafka", "two"), LOG]),
+        "deleted": (DELETED, [LOG]),
+        "edited again": ([*DELETED, edited("again")], [("Kafka", "About Kafka", "again"), LOG]),
+    },
+    in_order=True,
+)
+def test_the_current_page_is_its_last_version(relations: Relations, expected: list[tuple[str, str, str]]) -> None:
+    assert [(row["page_id"], row["title"], row["text"]) for row in relations["current"]] == expected
+
+
+TEXTS = ("one\ntwo", "one\nthree\ntwo", "two\nthree\none", "one\none\ntwo", "one\none\ntwo")
+
+
+@example([edited(text) for text in TEXTS], in_order=True)
+def test_changes_are_the_lines_that_a_version_adds_and_removes(relations: Relations) -> None:
+    assert changes(relations["changes"]) == [
         (1, ["one", "two"], []),
         (2, ["three"], []),
         (3, [], []),  # the lines only move
@@ -57,9 +64,9 @@ def test_changes_are_the_lines_that_a_version_adds_and_removes(in_order_query: Q
     ]
 
 
-def test_a_deleted_page_loses_all_lines_and_gets_them_back(in_order_query: Query) -> None:
-    events = [edited("b\na"), edited(None, verb="deleted"), edited("b\na\n")]
-    assert changes(in_order_query("changes", events)) == [
+@example([edited("b\na"), edited(None, verb="deleted"), edited("b\na\n")], in_order=True)
+def test_a_deleted_page_loses_all_lines_and_gets_them_back(relations: Relations) -> None:
+    assert changes(relations["changes"]) == [
         (1, ["b", "a"], []),
         (2, [], ["b", "a"]),
         (3, ["b", "a", ""], []),

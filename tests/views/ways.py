@@ -1,92 +1,97 @@
-"""Run a view over a list of events in every way: as a batch, as a stream, and as a shuffled stream.
+"""Run a view's examples in every way: as a batch, as a stream, and as a shuffled stream.
 
-All ways are cases in one run of the laws' lab, because a Spark job takes a second regardless of its size.
+All ways of all examples are cases in one run of the laws' lab, because a Spark job takes a second regardless of its
+size.
 """
 
-import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
-from typing import Any
 
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from tests.laws.events import START, Record
+from tests.laws.events import Record
 from tests.laws.lab import PARTITIONS, Lab
 from tests.laws.with_case import CASE
+from tests.views.examples import WAYS, Example, Relations
 from truelog import Group, View
 from truelog.log.ticks import TOPIC as TICKS
 from truelog.storage.database import names
-from truelog.support import timestamps
 from truelog.views.compiled_view import CompiledView
 from truelog.views.copies import SEEN
 
-WAYS = ("batch", "stream", "shuffled")
-_MOST = 5  # micro-batches of an example, because each takes seconds
+_MOST = 5  # micro-batches of a run, because each takes seconds
 
-Row = dict[str, Any]
-Relations = dict[str | None, list[Row]]  # by relation; None is the view itself
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A record as a producer sends it: its topic and its bytes, and when the broker appends it."""
-
-    topic: str
-    value: bytes
-    appended_at: datetime = START
-
-    @property
-    def second(self) -> int:
-        """When the broker appends the record, from `START` on."""
-        return round((self.appended_at - START).total_seconds())
-
-
-def sent(topic: str, **fields: Any) -> Sent:
-    """An event of the topic's type, with a default id and a default time."""
-    defaults = {"event_id": "an-id", "occurred_at": START}
-    return Sent(topic, json.dumps(defaults | fields, default=timestamps.to_text).encode())
-
-
-def ticked(time: str) -> Sent:
-    """A tick at that time, which counts at the end of the events."""
-    return Sent(TICKS, b"", at(time))
-
-
-def at(time: str) -> datetime:
-    """`at("10:00:05")`: that time in UTC, on the day of all examples."""
-    return datetime.combine(START, datetime.strptime(time, "%H:%M:%S").time(), UTC)
+Found = dict[str, Relations]  # by way
 
 
 @dataclass
 class Ways:
-    """Runs a view over events in every way and caches the rows, so that each way can be a separate test."""
+    """Runs a view's examples, and keeps the rows, so that each way of each example can be a separate test.
 
-    cached: dict[tuple[str, tuple[Sent, ...]], dict[str, Relations]] = field(default_factory=dict)
-
-    def relations(self, lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
-        key = (name, tuple(events))
-        if key not in self.cached:
-            self.cached[key] = _every_way(lab, name, view, events)
-        return self.cached[key]
-
-
-def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
-    """Rebuild in one batch; stream the events in micro-batches; stream them shuffled over several partitions.
-
-    If there are few events, each is a micro-batch.
+    The first test that needs rows runs all `examples` together. If this run fails, each test runs only its own example,
+    so that only the tests of the failing example fail. `unexplained` is the error of the run of all examples, until an
+    example also fails alone.
     """
-    clock = max((e.appended_at for e in events if e.topic == TICKS), default=None)
-    events = [e for e in events if e.topic != TICKS]
+
+    name: str
+    view: View
+    examples: Sequence[Example]
+    found: dict[Example, Found] = field(default_factory=dict)
+    unexplained: Exception | None = None
+
+    def relations(self, lab: Lab, example: Example) -> Found:
+        if example not in self.found:
+            self._run_together(lab, example.view)
+        if example not in self.found:
+            self.found |= self._run_alone(lab, example)
+        return self.found[example]
+
+    def _run_together(self, lab: Lab, view: View | None) -> None:
+        together = [each for each in self.examples if each.view is view]
+        self.examples = [each for each in self.examples if each.view is not view]
+        try:
+            self.found |= self._run(lab, together)
+        except Exception as error:  # the code of a view may raise anything
+            self.unexplained = error
+
+    def _run_alone(self, lab: Lab, example: Example) -> dict[Example, Found]:
+        try:
+            return self._run(lab, [example])
+        except Exception:
+            self.unexplained = None
+            raise
+
+    def _run(self, lab: Lab, examples: Sequence[Example]) -> dict[Example, Found]:
+        if not examples:
+            return {}
+        view = examples[0].view or self.view
+        lab.compare_all(self.name, view, [log for each in examples for log in _logs(each)])
+        return {each: _read(Reader(lab, self.name, view, _clock(each)), n) for n, each in enumerate(examples)}
+
+
+def _logs(example: Example) -> tuple[list[Record], list[Record]]:
+    """The events in their order, and shuffled over several partitions. If they are few, each is a micro-batch."""
+    events = [e for e in example.events if e.topic != TICKS]
     shuffled = random.Random(len(events)).sample(events, len(events))
     cuts = [number * min(_MOST, len(events)) // len(events) for number in range(len(events))]
     in_order = [Record(e.topic, 0, e.value, cut, e.second) for cut, e in zip(cuts, events, strict=True)]
     out_of_order = [Record(e.topic, number % 3, e.value, cuts[number], e.second) for number, e in enumerate(shuffled)]
-    lab.compare_all(name, view, [in_order, out_of_order])
-    read = Reader(lab, name, view, clock)
-    return {"batch": read(0), "stream": read(0, "_streamed"), "shuffled": read(1, "_streamed")}
+    return in_order, out_of_order
+
+
+def _clock(example: Example) -> datetime | None:
+    """The time of the last tick."""
+    return max((e.appended_at for e in example.events if e.topic == TICKS), default=None)
+
+
+def _read(read: "Reader", number: int) -> Found:
+    """The rows of the example with this number: the cases of its two logs follow each other."""
+    in_order, shuffled = 2 * number, 2 * number + 1
+    return dict(zip(WAYS, (read(in_order), read(in_order, "_streamed"), read(shuffled, "_streamed")), strict=True))
 
 
 @dataclass(frozen=True)
