@@ -1,4 +1,4 @@
-"""Fixtures for Spark, a postgresql database and the lab. `tests/conftest.py` loads this module as a plugin."""
+"""Fixtures for Spark, a connection to PostgreSQL and the lab. `tests/conftest.py` loads this module as a plugin."""
 
 from __future__ import annotations
 
