@@ -11,6 +11,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 
 import psycopg
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
@@ -69,18 +70,20 @@ class Environment(ABC):
     @property
     def objects(self) -> Path:
         """The folder with the bucket's objects."""
-        return self._server_home() / "s3" / "objects" / self.settings.s3_bucket
+        return self.server_home / "s3" / "objects" / self.settings.s3_bucket
+
+    @property
+    def server_home(self) -> Path:
+        """The home of the servers."""
+        return self.settings.home
 
     def end(self) -> None:
         """Stop what is running in the home, and remove the home."""
         runtime.down(self.settings)
-        shutil.rmtree(self.settings.home)
+        shutil.rmtree(self.settings.home, onerror=_unless_gone)
 
     @abstractmethod
     def _make(self, stores: Sequence[str]) -> None: ...
-
-    def _server_home(self) -> Path:
-        return self.settings.home
 
 
 class OwnServers(Environment):
@@ -139,6 +142,10 @@ class OnSharedServers(Environment):
             client.delete_object(Bucket=name, Key=each["Key"])
         self._provided.discard("kafka")
 
+    @property
+    def server_home(self) -> Path:
+        return self._servers.settings.home
+
     def _make(self, stores: Sequence[str]) -> None:
         self._servers.provide(*stores)
         make = {
@@ -151,9 +158,6 @@ class OnSharedServers(Environment):
             make[store]()
         if self._provided.union(stores) >= set(STORES):
             assert event_files.register_files(self.settings) == {}
-
-    def _server_home(self) -> Path:
-        return self._servers.settings.home
 
     def _make_database(self) -> None:
         """Copy the migrated database. A copy does not have the rights of the original, so they are granted again."""
@@ -195,6 +199,12 @@ def drop_database(settings: Settings, name: str) -> None:
 def _new_home() -> Path:
     """An empty home, not under pytest's folder, which the unprivileged user that runs PostgreSQL cannot enter."""
     return Path(tempfile.mkdtemp(prefix="truelog-"))
+
+
+def _unless_gone(_: object, path: str, failure: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+    """Ignore a file that a process of the worker removed first, such as Java a socket of Spark."""
+    if not isinstance(failure[1], FileNotFoundError):
+        raise failure[1]
 
 
 def _as_superuser(settings: Settings) -> psycopg.Connection:

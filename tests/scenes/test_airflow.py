@@ -158,11 +158,13 @@ def test_every_port_is_on_loopback(running: Settings) -> None:
     assert set(addresses) == {("127.0.0.1", running.airflow_port)}
 
 
-def test_no_secret_is_in_a_command_line_an_environment_or_a_log(running: Settings) -> None:
+def test_no_secret_is_in_a_command_line_an_environment_or_a_log(running: Settings, environment: Environment) -> None:
+    """Airflow was set up in the home of the servers, with the same secrets."""
     shown = inspected(running, lambda process: " ".join([*process.cmdline(), *process.environ().values()]))
     assert len(shown) > len(NAMES)
     assert any(str(running.home) in text for text in shown)  # not in all: some processes overwrite theirs with a title
-    logs = [*(running.home / "logs").glob("airflow-*.log")]
+    homes = {running.home, environment.server_home}
+    logs = [file for home in homes for file in (home / "logs").glob("airflow-*.log")]
     logs += [file for file in below(running.home / "airflow" / "logs") if file.suffix == ".log"]
     assert {"airflow-setup.log", "airflow-api.log"} <= {file.name for file in logs}
     shown += [file.read_text(errors="replace") for file in logs]
