@@ -29,7 +29,7 @@ jars: .venv/.installed
 demo: install
 	@.venv/bin/python -m runtime.demo
 
-# Runs two test files at a time: each worker has its own platform.
+# Runs two test files at a time, in a random order. Each worker has its own platform.
 TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
 test: install
 	.venv/bin/python -m pytest $(TWO_FILES) -m "not nightly"

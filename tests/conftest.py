@@ -21,7 +21,7 @@ hypothesis.settings.register_profile("seeded", derandomize=True)
 hypothesis.settings.load_profile("seeded")
 vars(providers)["_get_local_constants"] = Constants
 
-pytest_plugins = ("tests.spark_fixtures", "tests.speed")
+pytest_plugins = ("tests.spark_fixtures", "tests.speed", "tests.plugins.order")
 
 
 @pytest.hookimpl(tryfirst=True)

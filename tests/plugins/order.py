@@ -1,0 +1,48 @@
+"""Runs the test files in a random order. Tests within a file keep their order, and `--seed N` repeats a run's order.
+
+A file's place depends only on the seed and its path. Two files therefore keep their relative order if fewer files run.
+"""
+
+import hashlib
+import random
+from typing import Any
+
+import pytest
+
+_SEED = pytest.StashKey[int]()
+_SEEDS = 1_000_000
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, metavar="N", help="run the test files in the order of an earlier run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given = getattr(config, "workerinput", {}).get("seed", config.getoption("seed"))
+    config.stash[_SEED] = random.Random().randrange(_SEEDS) if given is None else given
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Send the seed to a worker of xdist, because all workers must collect the tests in the same order."""
+    node.workerinput["seed"] = node.config.stash[_SEED]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"order of files: --seed {config.stash[_SEED]}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Repeat the seed, because a long output has hidden the header."""
+    terminalreporter.write_line(pytest_report_header(terminalreporter.config))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = config.stash[_SEED]
+    items.sort(key=lambda item: place(seed, item.nodeid.partition("::")[0]))
+
+
+def place(seed: int, file: str) -> str:
+    """The key by which files are sorted."""
+    return hashlib.sha256(f"{seed} {file}".encode()).hexdigest()
