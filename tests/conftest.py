@@ -1,9 +1,7 @@
 """Real services for tests. Each test file has its own home, database, bucket and topics: see `tests/servers.py`."""
 
 import os
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from unittest import mock
 
 import hypothesis
@@ -21,7 +19,7 @@ hypothesis.settings.register_profile("seeded", derandomize=True)
 hypothesis.settings.load_profile("seeded")
 vars(providers)["_get_local_constants"] = Constants
 
-pytest_plugins = ("tests.spark_fixtures", "tests.speed", "tests.plugins.order")
+pytest_plugins = ("tests.spark_fixtures", "tests.speed", "tests.plugins.order", "tests.plugins.costs")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,17 +27,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Multiply the time limit of a test, as every other deadline. An xdist worker gets the controller's limit."""
     if getattr(config.option, "timeout", 0) is None:
         config.option.timeout = deadline(float(config.getini("timeout")))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how long each folder's tests took, including setup and teardown."""
-    parts: Counter[str] = Counter()
-    for reports in terminalreporter.stats.values():
-        for each in reports:
-            if isinstance(each, pytest.TestReport):
-                parts[str(Path(each.nodeid.partition("::")[0]).parent)] += round(each.duration * 1000)
-    for part, milliseconds in parts.most_common():
-        terminalreporter.write_line(f"{part}: {milliseconds / 1000:.0f} s")
 
 
 @pytest.fixture(scope="session")
