@@ -1,7 +1,7 @@
 # The commands that people and CI run. Install only with `make install`. The lock leaves out pyspark-client, which would
 # overwrite PySpark files, and every package is verified by its hash.
 
-.PHONY: install demo test browser nightly check bench bench-quick up down lock jars
+.PHONY: install demo test affected browser nightly check bench bench-quick up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The full path of the first supported Python interpreter.
@@ -35,6 +35,10 @@ COSTS = judge
 TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
 test: install
 	.venv/bin/python -m pytest $(TWO_FILES) -m "not nightly" --costs $(COSTS)
+
+# Runs only the test files that the change since the upstream branch can reach: `make affected WHY=1` says why.
+affected: install
+	.venv/bin/python -m tests.affected $(if $(WHY),--why) $(if $(BASE),--base $(BASE))
 
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install

@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[2]
 
 def files(root: Path, *patterns: str) -> list[Path]:
     """The files whose paths match a pattern, or all files if there are no patterns. A `*` also matches slashes."""
-    listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns)
+    listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns)
     return sorted({root / name for name in listed.split("\0") if name and (root / name).is_file()})
 
 
@@ -42,9 +42,9 @@ def plant(root: Path, contents: Mapping[str, str]) -> Path:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
-    _git(root, "init", "--quiet")
+    git(root, "init", "--quiet")
     return root
 
 
-def _git(root: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=True).stdout
+def git(root: Path, *words: str, check: bool = True) -> str:
+    return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=check).stdout
