@@ -44,16 +44,10 @@ affected: install
 browser: install
 	.venv/bin/python -m pytest $(TWO_FILES) tests/pages/browser*.py
 
-# Hours of runs that CI leaves out: a cluster, ten million records through both ways of decoding, a soak and the mutation
-# run. `docs/mutation.md` explains the report.
+# Hours of runs that CI leaves out: a cluster, a soak, the mutation run, other orders, each test alone, and the gate under
+# load. Each green part is recorded. `make nightly PARTS="soak cluster"` runs some parts.
 nightly: install
-	.venv/bin/python -m pytest -m nightly
-	.venv/bin/python -m pytest tests/nightly/cluster.py
-	.venv/bin/python -m pytest tests/nightly/workers.py
-	.venv/bin/python -m pytest tests/nightly/decoder.py
-	.venv/bin/python -m pytest tests/nightly/small_batches.py
-	.venv/bin/python -m pytest tests/nightly/soak.py
-	.venv/bin/python -m tests.nightly.mutation
+	.venv/bin/python -m tests.nightly $(PARTS)
 
 check: .venv/.installed
 	.venv/bin/ruff check .

@@ -1,0 +1,177 @@
+"""The record of nightly runs: what is recorded, when a part is too old, and what its parts run."""
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.deadline import deadline
+from tests.house.tree import PROJECT, git, plant
+from tests.nightly import __main__ as nightly
+from tests.nightly import load, record
+from tests.nightly.each_alone import run_all
+from tests.nightly.record import FILE, MOST_COMMITS, RULE, Green, too_old, write
+from truelog.support.process import is_alive
+
+PARTS = ("soak", "order")
+
+
+def commit(project: Path, times: int = 1) -> str:
+    for _ in range(times):
+        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        git(project, *identity, "commit", "--quiet", "--allow-empty", "--message", "a change")
+    return git(project, "rev-parse", "HEAD").strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    made = plant(tmp_path / "project", {"a.py": "", "tests/nightly/b.py": "", ".gitignore": "build/\n"})
+    git(made, "add", ".")
+    commit(made)
+    return made
+
+
+def green(project: Path, *parts: str) -> None:
+    for part in parts:
+        write(project, part, Green(git(project, "rev-parse", "HEAD").strip(), "2026-11-25", 7))
+
+
+def test_every_part_of_make_nightly_was_green_lately() -> None:
+    assert too_old(PROJECT, nightly.PARTS) == []
+
+
+def test_a_part_that_was_never_green_is_as_old_as_the_rule(project: Path) -> None:
+    commit(project, MOST_COMMITS)
+    plant(project, {str(RULE): ""})
+    assert too_old(project, PARTS) == []
+    git(project, "add", ".")
+    commit(project, 1 + MOST_COMMITS)
+    assert too_old(project, PARTS) == []
+    green(project, "order")
+    commit(project)
+    assert too_old(project, PARTS) == [
+        f"soak has never been green; the rule began {MOST_COMMITS + 1} commits ago, at most {MOST_COMMITS} are "
+        f"allowed: run `make nightly PARTS=soak` and commit {FILE}"
+    ]
+
+
+def test_parts_grow_old_one_by_one(project: Path) -> None:
+    green(project, *PARTS)
+    assert too_old(project, PARTS) == []
+    commit(project, MOST_COMMITS)
+    assert too_old(project, PARTS) == []
+    green(project, "order")
+    commit(project)
+    [problem] = too_old(project, PARTS)
+    assert problem.startswith(f"soak was green {MOST_COMMITS + 1} commits ago, at most {MOST_COMMITS} are allowed")
+
+
+def test_a_run_without_a_part_is_found(project: Path) -> None:
+    green(project, *PARTS, "gone")
+    assert too_old(project, PARTS) == [f"{FILE} has a part gone, which does not exist"]
+
+
+def test_a_commit_outside_the_history_does_not_count(project: Path) -> None:
+    git(project, "checkout", "--quiet", "-b", "other")
+    commit(project)
+    green(project, *PARTS)
+    git(project, "checkout", "--quiet", "-")
+    assert ["is not in the history" in problem for problem in too_old(project, PARTS)] == [True, True]
+
+
+def test_without_the_history_the_rule_fails_and_says_why(project: Path, tmp_path: Path) -> None:
+    green(project, *PARTS)
+    record_text = (project / FILE).read_text()
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "--quiet", "--depth", "1", project.as_uri(), str(shallow))
+    exported = tmp_path / "exported"
+    for folder, reason in ((shallow, "this clone is shallow"), (exported, "this tree is not a git clone")):
+        (folder / FILE).parent.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).write_text(record_text)
+        [problem] = too_old(folder, PARTS)
+        assert problem.startswith(f"the age of the nightly runs is unknown: {reason}")
+
+
+@pytest.fixture
+def parts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that are green, red, and change a file."""
+    commands = {"green": ("true",), "red": ("false",), "changing": ("touch", "new.py")}
+    monkeypatch.setattr(nightly, "PARTS", commands)
+    monkeypatch.setattr(nightly, "PROJECT", project)
+
+
+@pytest.mark.usefixtures("parts")
+@pytest.mark.parametrize(
+    ("named", "exit_code", "recorded"),
+    [((), 1, {"green"}), (("green",), 0, {"green"}), (("red",), 1, set()), (("changing",), 0, set())],
+)
+def test_green_parts_are_recorded(project: Path, named: tuple[str, ...], exit_code: int, recorded: set[str]) -> None:
+    assert nightly.main(named) == exit_code
+    found = record.read(project)
+    assert found.keys() == recorded
+    assert {each.commit for each in found.values()} <= {git(project, "rev-parse", "HEAD").strip()}
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_changed_tree_is_not_recorded(project: Path) -> None:
+    (project / "a.py").write_text("1\n")
+    assert nightly.main(["green"]) == 0
+    assert record.read(project) == {}
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_red_part_keeps_its_earlier_record(project: Path) -> None:
+    green(project, "red")
+    before = record.read(project)
+    assert nightly.main(["red"]) == 1
+    assert record.read(project) == before
+
+
+def test_busy_processes_end_with_the_block() -> None:
+    with load.busy(2) as running:
+        processes = [psutil.Process(each.pid) for each in running]
+        assert [each.nice() for each in processes] == [psutil.Process().nice()] * 2
+    assert [each.is_running() for each in processes] == [False, False]
+
+
+def test_busy_processes_end_by_themselves() -> None:
+    with load.busy(1, seconds=0) as [process]:
+        assert process.wait(deadline(30)) == 0
+
+
+def test_busy_processes_end_with_a_killed_parent() -> None:
+    loaded = "with load.busy(1) as [each]:\n    print(each.pid, flush=True)\n    sys.stdin.read()"
+    command = [sys.executable, "-c", f"import sys\nfrom tests.nightly import load\n{loaded}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT) as parent:
+        assert parent.stdout
+        process = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    with suppress(psutil.NoSuchProcess):
+        process.wait(deadline(10))
+    assert not is_alive(process)
+
+
+@pytest.mark.parametrize(("command", "exit_code"), [(("true",), 0), (("false",), 1)])
+def test_a_command_under_load_keeps_its_exit_code(command: tuple[str, ...], exit_code: int) -> None:
+    assert load.main(command) == exit_code
+
+
+COUPLED = "made = []\ndef test_a(): made.append(1)\ndef test_b(): assert made\ndef test_c(): pass\n"
+
+
+def test_each_alone_finds_a_test_that_needs_another_and_continues(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "test_coupled.py").write_text(COUPLED)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    tests = [f"test_coupled.py::test_{name}" for name in "abc"]
+    passed = {each.test: each.passed for each in run_all(project, "commit", tests)}
+    assert passed == dict(zip(tests, (True, False, True), strict=True))
+    again = {each.test: each.output for each in run_all(project, "commit", tests)}
+    assert again.keys() == {tests[1]}
+    assert "assert []" in again[tests[1]]
+    assert "3 tests, 2 have passed before" in capsys.readouterr().out
+    assert len(list(run_all(project, "another", tests[:1]))) == 1
