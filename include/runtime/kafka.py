@@ -16,7 +16,7 @@ from runtime.service import Service, private_folder
 from truelog.log import access, topics
 from truelog.schema.event import load_proposals
 from truelog.spark.java import java
-from truelog.support.errors import NotSetUp, ServiceDown, TopicRefused
+from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import KafkaUser, Settings, jaas
 
@@ -65,12 +65,7 @@ def prepare(settings: Settings) -> None:
     """Create the principals and the declared topics. A bad topic or file does not hold up the others."""
     access.create_users(topics.client(settings, KafkaUser.ADMIN), settings)
     types, broken = load_proposals(settings.events_folder)
-    for name, event_type in types.items():
-        try:
-            topics.sync_topics(settings, {name: event_type})
-        except TopicRefused as refused:
-            broken[name] = str(refused)
-    for name, reason in broken.items():
+    for name, reason in (broken | topics.sync_each(settings, types)).items():
         log.error("%s: %s", name, reason)
 
 

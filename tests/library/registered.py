@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from psycopg.types.json import Jsonb
 
-from truelog.control import event_registry
+from truelog.control import event_store
 from truelog.schema import event_version
 from truelog.schema.event import load_events
 from truelog.storage import bucket
@@ -54,5 +54,5 @@ def forget_rows(connection: Connection, event: str) -> None:
 
 def forget_copies(settings: Settings, *events: str) -> None:
     for event in events:
-        key = f"{event_registry.FOLDER}/{event}.json"
+        key = f"{event_store.FOLDER}/{event}.json"
         bucket.s3_client(settings).delete_object(Bucket=settings.s3_bucket, Key=key)

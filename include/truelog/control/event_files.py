@@ -19,7 +19,7 @@ from truelog.schema import event_version
 from truelog.schema.event import EventType, load_proposals
 from truelog.schema.event_version import EventHistory
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import BadDeclaration, RegistryBehind, TopicRefused
+from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -38,20 +38,16 @@ def register_files(settings: Settings, broker: AdminClient | None = None) -> dic
     """Register every file that differs from the registry. Record and return why the other files cannot be used.
 
     Raises:
-        ServiceDown: Kafka does not answer. The files that come first may have been registered.
+        ServiceDown: Kafka does not answer. Some files may have been registered.
     """
     proposals, broken = load_proposals(settings.events_folder)
     broker = broker or topics.client(settings)
     ids = topics.current_ids(broker, proposals.keys() & topics.existing_topics(broker))
     with connect(settings) as connection:
         registered = event_registry.histories(connection)
-    for name, proposed in proposals.items():
-        try:
-            if _differs(proposed, registered.get(name), ids.get(name)):
-                _register(settings, proposed)
-                log.info("%s is registered", name)
-        except (BadDeclaration, RegistryBehind, TopicRefused) as error:
-            broken[name] = str(error)
+    changed = {n: each for n, each in proposals.items() if _differs(each, registered.get(n), ids.get(n))}
+    if changed:
+        broken |= _register(settings, changed, registered)
     with connect(settings) as connection:
         if broken != {each.event: each.reason for each in broken_files(connection)}:
             record_broken(connection, broken)
@@ -66,12 +62,33 @@ def _differs(proposed: EventType, registered: EventHistory | None, topic_id: str
     return in_force != (event_version.declaration_of(proposed), event_version.settings_of(proposed))
 
 
-def _register(settings: Settings, proposed: EventType) -> None:
-    """Refuse a conflict before anything changes, then create or adjust the topic, then register the event type."""
-    with connect(settings) as connection:
-        event_registry.require_compatible(connection, [proposed])
-    topics.sync_topics(settings, {proposed.name: proposed})
-    event_registry.register(settings, proposed)
+def _register(
+    settings: Settings, proposals: Mapping[str, EventType], registered: Mapping[str, EventHistory]
+) -> dict[str, str]:
+    """Register event types; return the refused ones with their reasons. Each step leaves out what was refused before.
+
+    1. Refuse conflicts, before anything changes.
+    2. Create or adjust the topics.
+    3. Register the event types.
+    """
+    refused = _conflicts(proposals, registered)  # 1
+    refused |= topics.sync_each(settings, {n: each for n, each in proposals.items() if n not in refused})  # 2
+    accepted = [each for name, each in proposals.items() if name not in refused]
+    refused |= event_registry.register_all(settings, accepted)  # 3
+    for name in [name for name in proposals if name not in refused]:
+        log.info("%s is registered", name)
+    return refused
+
+
+def _conflicts(proposals: Mapping[str, EventType], registered: Mapping[str, EventHistory]) -> dict[str, str]:
+    """The event types that conflict with a registered version, with the reasons."""
+    refused = {}
+    for name in proposals.keys() & registered.keys():
+        try:
+            event_version.require_compatible(proposals[name], registered[name].declarations)
+        except BadDeclaration as conflict:
+            refused[name] = str(conflict)
+    return refused
 
 
 def record_broken(connection: Connection, broken: Mapping[str, str]) -> None:

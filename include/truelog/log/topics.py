@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
     AdminClient,
     AlterConfigOpType,
@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotat
 )
 
 from truelog.log import access
+from truelog.log.admin_client import Client, describe_all, describe_existing, reason, result, settled
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType, Topic
 from truelog.support.errors import ServiceDown, TopicRefused
@@ -35,22 +36,6 @@ from truelog.support.settings import KafkaUser, Settings
 _TIMEOUT = 10.0
 _SHORT_TIMEOUT = 3.0  # for a caller that checks every few seconds
 _TIMESTAMPS = "message.timestamp.type"
-# Errors from a broker that is starting or losing leadership. `retriable()` is true only for transaction errors.
-_TRANSIENT = frozenset(
-    {
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.LISTENER_NOT_FOUND,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-    }
-)
 # Compaction must not remove records that the archive has not read yet.
 _COMPACTION_LAG_MS = 7 * 86_400_000
 
@@ -79,39 +64,35 @@ class PartitionOffsets:
 def sync_topics(settings: Settings, types: Mapping[str, EventType]) -> None:
     """Create and configure the topics as declared. Correct topics remain unchanged.
 
-    1. Before any change, raise TopicRefused if a topic cannot be corrected.
+    Raises:
+        TopicRefused: a topic cannot be created or corrected. It remains unchanged, and the others are as declared.
+    """
+    if refused := sync_each(settings, types):
+        raise TopicRefused(" ".join(refused.values()))
+
+
+def sync_each(settings: Settings, types: Mapping[str, EventType]) -> dict[str, str]:
+    """The same, but return the reason for each refused topic. Each step is one request for all topics.
+
+    1. Refuse topics that cannot be corrected.
     2. Create missing topics, add partitions, and set the configuration.
     3. Let the topics' producers write to them.
     4. Wait until every partition has a leader.
     """
+    if not types:
+        return {}
     broker = client(settings, KafkaUser.ADMIN)
-    existing = existing_topics(broker)
-    present = _described(broker, [name for name in types if name in existing], _TIMEOUT)
-    require_broker_timestamps(broker, present)
-    for name, description in present.items():
-        _require_no_fewer_partitions(name, len(description.partitions), types[name].topic)
-    _create(broker, {name: each.topic for name, each in types.items() if name not in present})
-    growing = {n: types[n].topic for n, found in present.items() if _needs_partitions(found, types[n])}
-    _add_partitions(broker, growing)
-    _configure(broker, {name: types[name].topic for name in present})
-    access.grant_writing(broker, types)
-    _wait_for_leaders(broker, types)
-
-
-class Client(AdminClient):
-    """A client that reports errors only through exceptions, not on standard error."""
-
-    def __init__(self, settings: Settings, user: KafkaUser) -> None:
-        self._errors: list[KafkaError] = []
-        config: dict[str, Any] = {**settings.kafka(user), "error_cb": self._errors.append, "log_level": 0}
-        super().__init__(config)
-
-    def refusal(self) -> str:
-        """Why Kafka refuses the principal, or an empty string. Otherwise a wrong password would look like silence."""
-        self.poll(0)
-        refusals = [error.str() for error in self._errors if error.code() == KafkaError._AUTHENTICATION]
-        self._errors.clear()
-        return f"{refusals[-1]}. Check the TRUELOG_KAFKA_…_PASSWORD settings" if refusals else ""
+    present, _ = describe_existing(broker, types, _TIMEOUT)
+    refused = _uncorrectable(broker, present, types)  # 1
+    topics = {name: each.topic for name, each in types.items()}
+    refused |= _create(broker, {name: each for name, each in topics.items() if name not in present})  # 2
+    present = {name: each for name, each in present.items() if name not in refused}
+    refused |= _add_partitions(broker, {n: topics[n] for n, each in present.items() if _lacks(each, topics[n])})
+    refused |= _configure(broker, {name: topics[name] for name in present if name not in refused})
+    good = {name: each for name, each in topics.items() if name not in refused}
+    access.grant_writing(broker, good)  # 3
+    _wait_for_leaders(broker, good)  # 4
+    return refused
 
 
 def client(settings: Settings, user: KafkaUser = KafkaUser.READER) -> Client:
@@ -125,7 +106,7 @@ def topic_ids(settings: Settings, topics: Iterable[str]) -> dict[str, str]:
 
 def current_ids(broker: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """The same as `topic_ids`, with the caller's client."""
-    return {name: str(found.topic_id) for name, found in _described(broker, topics, _TIMEOUT).items()}
+    return {name: str(found.topic_id) for name, found in describe_all(broker, topics, _TIMEOUT).items()}
 
 
 def end_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
@@ -148,6 +129,13 @@ def begins(broker: AdminClient, topics: Iterable[str]) -> Positions:
     return begins_by_partition(broker, topics).whole()
 
 
+def ends_of_existing(broker: AdminClient, topics: Iterable[str]) -> tuple[PartitionOffsets, dict[str, str]]:
+    """The end offsets that the brokers return, and the reason for each topic that Kafka does not have."""
+    described, refused = describe_existing(broker, topics, _TIMEOUT)
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return _offsets_of(broker, described, latest, IsolationLevel.READ_UNCOMMITTED), refused
+
+
 def committed_ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
     """The end offsets for readers of committed records. An open transaction holds them back."""
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -161,7 +149,7 @@ def first_since(broker: AdminClient, topics: Iterable[str], moment: datetime) ->
         ServiceDown: no such record was found, and the state of at least one partition is unknown.
     """
     after = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000) + 1)
-    described = _described(broker, topics, _SHORT_TIMEOUT)
+    described = describe_all(broker, topics, _SHORT_TIMEOUT)
     answers, unknown = _answers(broker, described, after, IsolationLevel.READ_COMMITTED)
     arrivals = [each.timestamp for each in answers.values() if each.offset >= 0]
     if unknown and not arrivals:
@@ -187,7 +175,7 @@ def _leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> d
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     wanted = {TopicPartition(*key): latest for key in partitions}
     found = broker.list_offsets(wanted, request_timeout=_TIMEOUT) if wanted else {}
-    answers = {(each.topic, each.partition): _result(broker, each.topic, future) for each, future in found.items()}
+    answers = {(each.topic, each.partition): result(broker, each.topic, future) for each, future in found.items()}
     return {key: answer.leader_epoch for key, answer in answers.items()}
 
 
@@ -206,7 +194,7 @@ def existing_topics(broker: AdminClient) -> set[str]:
     try:
         return set(broker.list_topics(timeout=_TIMEOUT).topics)
     except KafkaException as error:
-        raise ServiceDown(f"Kafka did not answer: {_reason(broker, error.args[0])}; see `truelog status`.") from error
+        raise ServiceDown(f"Kafka did not answer: {reason(broker, error.args[0])}; see `truelog status`.") from error
 
 
 def retention_seconds(broker: AdminClient, topics: Iterable[str]) -> dict[str, float | None]:
@@ -229,62 +217,82 @@ def compacted_topics(settings: Settings, topics: Iterable[str]) -> set[str]:
 def require_log_append_time(settings: Settings, topics: Iterable[str]) -> None:
     """Raise TopicRefused if the records of a topic carry timestamps from their producers' clocks."""
     broker = client(settings)
-    require_broker_timestamps(broker, _described(broker, topics, _TIMEOUT))
+    require_broker_timestamps(broker, describe_all(broker, topics, _TIMEOUT))
 
 
 def require_broker_timestamps(broker: AdminClient, topics: Iterable[str]) -> None:
     """The same as `require_log_append_time`, with the caller's client and topics that exist."""
     for name, entries in _configurations(broker, topics).items():
-        value = entries[_TIMESTAMPS].value
-        if value != "LogAppendTime":
-            raise TopicRefused(
-                f"{name} has {_TIMESTAMPS}={value}: its records carry timestamps from their producers' clocks, and its "
-                "existing records cannot be corrected. Send to a topic that `truelog up` created, or delete this topic "
-                "and run `truelog up`."
-            )
+        if why := _producer_timestamps(name, entries):
+            raise TopicRefused(why)
+
+
+def _producer_timestamps(name: str, entries: Mapping[str, ConfigEntry]) -> str:
+    """Why the topic is refused if its records do not have the broker's time, or an empty string."""
+    value = entries[_TIMESTAMPS].value
+    if value == "LogAppendTime":
+        return ""
+    return (
+        f"{name} has {_TIMESTAMPS}={value}: its records carry timestamps from their producers' clocks, and its "
+        "existing records cannot be corrected. Send to a topic that `truelog up` created, or delete this topic "
+        "and run `truelog up`."
+    )
 
 
 def _configurations(broker: AdminClient, topics: Iterable[str]) -> dict[str, Mapping[str, ConfigEntry]]:
-    resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in topics}
-    if not resources:
-        return {}
-    found = broker.describe_configs(list(resources.values()), request_timeout=_TIMEOUT)
-    return {name: _result(broker, name, found[resource]) for name, resource in resources.items()}
+    return {name: result(broker, name, future) for name, future in _configuration_requests(broker, topics).items()}
 
 
-def _require_no_fewer_partitions(name: str, partitions: int, topic: Topic) -> None:
-    if partitions > topic.partitions:
-        raise TopicRefused(
-            f"{name} has {partitions} partitions, but its declaration says {topic.partitions}: partitions "
-            f"cannot be removed. Declare `partitions={partitions}` in include/events/{name}.py."
-        )
+def _configuration_requests(broker: AdminClient, topics: Iterable[str]) -> dict[str, "Future[Any]"]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    found = broker.describe_configs(resources, request_timeout=_TIMEOUT) if resources else {}
+    return {each.name: future for each, future in found.items()}
 
 
-def _needs_partitions(found: TopicDescription, event_type: EventType) -> bool:
-    return len(found.partitions) < event_type.topic.partitions
+def _uncorrectable(
+    broker: AdminClient, present: Mapping[str, TopicDescription], types: Mapping[str, EventType]
+) -> dict[str, str]:
+    """The topics that cannot become as declared, with the reasons."""
+    entries, refused = settled(broker, _configuration_requests(broker, present))
+    for name, each in entries.items():
+        partitions = len(present[name].partitions)
+        if why := _producer_timestamps(name, each) or _fewer_partitions(name, partitions, types[name].topic):
+            refused[name] = why
+    return refused
 
 
-def _create(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
+def _fewer_partitions(name: str, partitions: int, topic: Topic) -> str:
+    """Why the topic is refused if it has more partitions than declared, or an empty string."""
+    if partitions <= topic.partitions:
+        return ""
+    return (
+        f"{name} has {partitions} partitions, but its declaration says {topic.partitions}: partitions "
+        f"cannot be removed. Declare `partitions={partitions}` in include/events/{name}.py."
+    )
+
+
+def _lacks(found: TopicDescription, topic: Topic) -> bool:
+    """Whether the topic has fewer partitions than declared."""
+    return len(found.partitions) < topic.partitions
+
+
+def _create(broker: AdminClient, topics: Mapping[str, Topic]) -> dict[str, str]:
     new = [NewTopic(name, topic.partitions, config=_config(topic)) for name, topic in topics.items()]
-    if new:
-        for name, future in broker.create_topics(new, request_timeout=_TIMEOUT).items():
-            _result(broker, name, future, unless=KafkaError.TOPIC_ALREADY_EXISTS)  # a concurrent call created it
+    futures = broker.create_topics(new, request_timeout=_TIMEOUT) if new else {}
+    return settled(broker, futures, unless=KafkaError.TOPIC_ALREADY_EXISTS)[1]  # a concurrent call created it
 
 
-def _add_partitions(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
+def _add_partitions(broker: AdminClient, topics: Mapping[str, Topic]) -> dict[str, str]:
     new = [NewPartitions(name, topic.partitions) for name, topic in topics.items()]
-    if new:
-        for name, future in broker.create_partitions(new, request_timeout=_TIMEOUT).items():
-            _result(broker, name, future)
+    return settled(broker, broker.create_partitions(new, request_timeout=_TIMEOUT) if new else {})[1]
 
 
-def _configure(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
+def _configure(broker: AdminClient, topics: Mapping[str, Topic]) -> dict[str, str]:
     resources = [
         ConfigResource(ResourceType.TOPIC, name, incremental_configs=_entries(topic)) for name, topic in topics.items()
     ]
-    if resources:
-        for resource, future in broker.incremental_alter_configs(resources, request_timeout=_TIMEOUT).items():
-            _result(broker, resource.name, future)
+    changed = broker.incremental_alter_configs(resources, request_timeout=_TIMEOUT) if resources else {}
+    return settled(broker, {each.name: future for each, future in changed.items()})[1]
 
 
 def _config(topic: Topic) -> dict[str, str]:
@@ -302,21 +310,20 @@ def _entries(topic: Topic) -> list[ConfigEntry]:
     ]
 
 
-def _wait_for_leaders(broker: AdminClient, types: Mapping[str, EventType]) -> None:
+def _wait_for_leaders(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
     deadline = time.monotonic() + 3 * _TIMEOUT
-    while time.monotonic() < deadline:
-        if all(_has_leaders(broker, name, each.topic.partitions) for name, each in types.items()):
-            return
+    while left := _incomplete(broker, topics):
+        if time.monotonic() > deadline:
+            names = ", ".join(sorted(left))
+            raise ServiceDown(f"Kafka has not elected a leader for some partitions of {names}; is a broker missing?")
         time.sleep(0.05)
-    raise ServiceDown(f"Kafka has not elected a leader for some partitions of {', '.join(types)}; is a broker missing?")
 
 
-def _has_leaders(broker: AdminClient, name: str, partitions: int) -> bool:
-    try:
-        found = _described(broker, [name], _TIMEOUT)[name]
-    except TopicRefused:  # just created, and still unknown to this broker
-        return False
-    return len(found.partitions) == partitions and not partitions_without_leader([found])
+def _incomplete(broker: AdminClient, topics: Mapping[str, Topic]) -> set[str]:
+    """The topics with partitions that are missing or have no leader. The broker may not know a new topic yet."""
+    found, unknown = describe_existing(broker, topics, _TIMEOUT)
+    missing = {name for name, each in found.items() if len(each.partitions) != topics[name].partitions}
+    return missing.union(unknown, (name for name, _ in partitions_without_leader(found.values())))
 
 
 def partitions_without_leader(described: Iterable[TopicDescription]) -> dict[PartitionKey, str]:
@@ -329,21 +336,18 @@ def partitions_without_leader(described: Iterable[TopicDescription]) -> dict[Par
     }
 
 
-def _described(broker: AdminClient, topics: Iterable[str], timeout: float) -> dict[str, TopicDescription]:
-    names = list(topics)
-    if not names:
-        return {}
-    futures = broker.describe_topics(TopicCollection(names), request_timeout=timeout)
-    return {name: _result(broker, name, futures[name]) for name in names}
-
-
 def _offsets(
     broker: AdminClient,
     topics: Iterable[str],
     spec: OffsetSpec,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> PartitionOffsets:
-    described = _described(broker, topics, _TIMEOUT)
+    return _offsets_of(broker, describe_all(broker, topics, _TIMEOUT), spec, isolation)
+
+
+def _offsets_of(
+    broker: AdminClient, described: Mapping[str, TopicDescription], spec: OffsetSpec, isolation: IsolationLevel
+) -> PartitionOffsets:
     answers, unknown = _answers(broker, described, spec, isolation)
     offsets: dict[str, dict[int, int]] = {name: {} for name in described}
     for (topic, partition), answer in answers.items():
@@ -363,27 +367,7 @@ def _answers(
     for partition, future in futures.items():
         key = (partition.topic, partition.partition)
         try:
-            answers[key] = _result(broker, partition.topic, future)
+            answers[key] = result(broker, partition.topic, future)
         except ServiceDown as down:
             unknown[key] = str(down)
     return answers, unknown
-
-
-def _reason(broker: AdminClient, error: KafkaError) -> str:
-    return (broker.refusal() if isinstance(broker, Client) else "") or error.str()
-
-
-def _result(broker: AdminClient, topic: str, future: "Future[Any]", unless: int | None = None) -> Any:
-    """The broker's answer about the topic, or None for the error `unless`. Other errors become platform exceptions."""
-    try:
-        return future.result()
-    except KafkaException as failed:
-        error: KafkaError = failed.args[0]
-        if error.code() == unless:
-            return None
-        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TopicRefused(f"Kafka has no topic {topic}; `truelog up` creates the declared topics.") from None
-        if error.code() < 0 or error.code() in _TRANSIENT:
-            reason = _reason(broker, error)
-            raise ServiceDown(f"Kafka did not answer about {topic}: {reason}; see `truelog status`.") from failed
-        raise TopicRefused(f"{topic}: {error.str()}.") from failed

@@ -23,7 +23,7 @@ from truelog.archive.archive_table import Progress, archived_positions, ensure_t
 from truelog.archive.audit_evidence import incomplete_ranges
 from truelog.archive.catalog_pointer import read_pointer, require_newest
 from truelog.archive.log_day import Start
-from truelog.control import event_registry, lease
+from truelog.control import event_registry, event_store, lease
 from truelog.control.application import ARCHIVE
 from truelog.schema import event_version
 from truelog.schema.event import load_events
@@ -107,7 +107,7 @@ def test_event_versions_that_only_the_bucket_has_are_adopted_too(archive: Archiv
     declared = replace(load_events()[TOPIC], name=name)
     versions = {1: event_version.declaration_of(declared)}
     history = EventHistory(name, event_version.settings_of(declared), versions, (Cut("an-id", 0, 1, {}),))
-    event_registry._write_copy(settings, history)
+    event_store.write_copies(settings, [history])
     assert answer("archive", "adopt", NAME, "--dry-run")["event_types"] == [name]
     shown = truelog("archive", "adopt", NAME)
     assert f"{name}: event versions came from the bucket" in shown.stdout

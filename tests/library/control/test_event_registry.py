@@ -14,7 +14,7 @@ from pydantic import Field, create_model
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
 from tests.library.registered import forget, forget_rows
-from truelog.control import event_registry
+from truelog.control import event_registry, event_store
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema import event_version
@@ -137,8 +137,8 @@ def test_a_refused_declaration_changes_nothing(topic: Settings) -> None:
     number = remark(text=(int, Field()))
     with pytest.raises(BadDeclaration, match=r"remark\.text"):
         event_registry.register(topic, number)
-    assert list(event_registry.register_all(topic, [number, LONG])) == [NAME]
-    assert registered(topic).version == copied(topic).version == 2
+    assert event_registry.register_all(topic, [number]).keys() == {NAME}
+    assert registered(topic).version == copied(topic).version == 1
 
 
 def register_and_fail(settings: Settings, point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def restored_to_now(settings: Settings) -> Iterator[None]:
     yield
     with connect(settings) as connection:
         forget_rows(connection, NAME)
-        event_registry._insert_rows(connection, EventHistory(NAME), before)
+        event_store._insert_rows(connection, EventHistory(NAME), before)
 
 
 @pytest.mark.parametrize("cure", ["registration", "restore"])
@@ -221,7 +221,7 @@ def test_versions_that_differ_from_the_bucket_are_refused(topic: Settings) -> No
     with connect(topic) as connection:
         other = event_registry.histories(connection)[NAME]
         forked = event_registry._extended(other, event_version.declaration_of(WIDE), topics.end_offsets(topic, [NAME]))
-        event_registry._insert_rows(connection, other, forked)
+        event_store._insert_rows(connection, other, forked)
     for attempt in (event_registry.confirmed_types, lambda s: event_registry.register(s, WIDE), event_registry.restore):
         with pytest.raises(RegistryBehind, match=f"^{NAME}: "):
             attempt(topic)

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 from confluent_kafka.cimpl import NewTopic
 
 from tests.deadline import deadline
-from truelog.log import topics
+from truelog.log import admin_client, topics
 from truelog.log.positions import Positions
 from truelog.schema.event import Event, EventType, Topic
 from truelog.support.errors import ServiceDown, TopicRefused
@@ -129,7 +129,7 @@ def test_transient_and_permanent_errors_are_distinguished(
     future: Future[None] = Future()
     future.set_exception(KafkaException(KafkaError(code)))
     with pytest.raises(expected):
-        topics._result(topics.client(kafka), "visits", future)
+        admin_client.result(topics.client(kafka), "visits", future)
 
 
 def test_a_topic_that_was_created_again_has_another_id(kafka: Settings, admin: AdminClient) -> None:

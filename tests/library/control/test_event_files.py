@@ -1,0 +1,70 @@
+"""Event files: a file that cannot be used is named with the reason and does not hold up the others."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from runtime import kafka
+from truelog.control import event_files, event_registry
+from truelog.log import topics
+from truelog.storage.database import connect
+from truelog.support.settings import KafkaUser, Settings
+
+CREATED = ("added", "changed", "shrunk", "twisted")
+FILE = '''"""A remark."""
+
+from pydantic import Field
+
+from truelog import Event, Topic
+
+TOPIC = Topic(key=None, subject=(), partitions={partitions}, retention="1 day")
+
+
+class Remark(Event):
+    """A remark."""
+
+    text: {type} = Field()
+'''
+
+
+@pytest.fixture
+def folder(platform: Settings, tmp_path: Path) -> Settings:
+    """A platform with an empty folder for event files, and a topic with its producers' timestamps."""
+    broker = topics.client(platform, KafkaUser.ADMIN)
+    broker.create_topics([NewTopic("stamped", 1, config={"message.timestamp.type": "CreateTime"})])["stamped"].result()
+    return platform.model_copy(update={"events_folder": tmp_path})
+
+
+def write(settings: Settings, name: str, partitions: int = 2, type_name: str = "str") -> None:
+    (settings.events_folder / f"{name}.py").write_text(FILE.format(partitions=partitions, type=type_name))
+
+
+def test_only_files_that_can_be_used_are_registered(folder: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    for name in (*CREATED, "stamped"):
+        write(folder, name)
+    kafka.prepare(folder)
+    prepared = {record.getMessage() for record in caplog.records if record.levelname == "ERROR"}
+    assert [each.partition(" its")[0] for each in prepared] == [
+        "stamped: stamped has message.timestamp.type=CreateTime:"
+    ]
+    assert topics.existing_topics(topics.client(folder)) >= {*CREATED}
+    (folder.events_folder / "added.py").unlink()
+    assert event_files.register_files(folder).keys() == {"stamped"}
+
+    write(folder, "added")
+    write(folder, "changed", partitions=3)
+    write(folder, "shrunk", partitions=1)
+    write(folder, "twisted", partitions=5, type_name="int")
+    (folder.events_folder / "broken.py").write_text("(")
+    reasons = event_files.register_files(folder)
+    assert reasons.keys() == {"broken", "shrunk", "stamped", "twisted"}
+    assert "shrunk has 2 partitions" in reasons["shrunk"]
+    assert "twisted.text: version 1 declared it as" in reasons["twisted"]
+    with connect(folder) as connection:
+        assert {each.event: each.reason for each in event_files.broken_files(connection)} == reasons
+        settings = {name: each.settings for name, each in event_registry.histories(connection).items()}
+    partitions = {name: each["topic"]["partitions"] for name, each in settings.items() if name in CREATED}
+    assert partitions == {"added": 2, "changed": 3, "shrunk": 2, "twisted": 2}
+    offsets = topics.end_offsets(folder, CREATED).offsets
+    assert {name: len(each) for name, each in offsets.items()} == partitions
