@@ -32,6 +32,7 @@ from truelog.log.positions import Positions
 from truelog.schema.event import EventType, Topic
 from truelog.support.errors import ServiceDown, TopicRefused
 from truelog.support.settings import KafkaUser, Settings
+from truelog.support.wait import until
 
 _TIMEOUT = 10.0
 _SHORT_TIMEOUT = 3.0  # for a caller that checks every few seconds
@@ -163,12 +164,17 @@ def leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> di
     Raises:
         ServiceDown: Kafka does not answer about a partition.
     """
-    keys = list(partitions)
-    try:
-        return _leader_epochs(broker, keys)
-    except ServiceDown:
-        existing_topics(broker)  # refreshes the client's leaders, which a crash of the broker leaves out of date
-        return _leader_epochs(broker, keys)
+    keys, epochs = list(partitions), dict[PartitionKey, int]()
+
+    def ask() -> None:
+        try:
+            epochs.update(_leader_epochs(broker, keys))
+        except ServiceDown:
+            existing_topics(broker)  # refreshes the client's leaders, which a crash of the broker leaves out of date
+            raise
+
+    until(ask, _SHORT_TIMEOUT, "leader epochs")  # a broker that has just started can still name its former leaders
+    return epochs
 
 
 def _leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
