@@ -30,7 +30,8 @@ from tests.laws.with_case import with_case
 from tests.library.archived import drop_archive
 from truelog.archive import log_day
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
+from truelog.archive.archive_schema import TIME
+from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder

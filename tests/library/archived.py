@@ -20,7 +20,8 @@ from tests.laws.lab import Lab
 from tests.laws.naive_copies import Appended
 from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
+from truelog.archive.archive_schema import TIME
+from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.catalog_pointer import PREFIX
 from truelog.batch import base

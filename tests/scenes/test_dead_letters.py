@@ -25,7 +25,8 @@ from tests.scenes import replay_process
 from tests.scenes.collector_client import Client, read
 from tests.scenes.declared import removed_at_the_end
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import TIME, Progress, ensure_table, open_catalog
+from truelog.archive.archive_schema import TIME
+from truelog.archive.archive_table import Progress, ensure_table, open_catalog
 from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.control import event_registry
 from truelog.ingest import replay_ledger

@@ -2,6 +2,9 @@
 
 Records are selected by offset, never by time, and from a single snapshot, so the result depends on the positions alone.
 A request for records that are not archived yet raises an error instead of returning fewer records.
+
+After each commit, the archive writes the location of the table's newest metadata to the bucket
+(`truelog.archive.archive_commit`). `read_without_catalog` uses it for processes that cannot access the database.
 """
 
 import time
@@ -10,20 +13,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.table import Table
+from pyiceberg.table import StaticTable, Table
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from truelog.archive import log_day
+from truelog.archive import file_reader, log_day
 from truelog.archive.archive_table import (
+    NAMESPACE,
     Progress,
     archived_positions,
     identifier,
     open_catalog,
     require_same_topic,
 )
+from truelog.archive.archive_writer import blueprint
+from truelog.archive.catalog_pointer import read_pointer
 from truelog.archive.log_day import LogDays
 from truelog.control import event_registry
 from truelog.log.positions import Positions, Range
@@ -34,6 +41,7 @@ from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import CATALOG, Settings
 
 _PAUSE_SECONDS = 0.5
+_RAW = "topic string, partition int, offset bigint, broker_time timestamp, value binary"
 _COORDINATES = ("topic", "partition", "offset", "broker_time")
 
 # Spark packs files into tasks of at least 16 MB and counts each file as this many bytes or more. With Iceberg's 4 MB,
@@ -129,6 +137,18 @@ def read_events(
     """
     types = {event_type.name: event_type}
     return events(read_records(spark, settings, types, wanted, from_raw=from_raw), types)[event_type.name]
+
+
+def read_without_catalog(spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted) -> DataFrame:
+    """The wanted records of these types, decoded again from raw bytes. The bucket is the only source.
+
+    With a table's newest metadata, pyiceberg finds the files that contain the records, and Spark tasks read the files.
+
+    Raises:
+        ArchiveBehind: some of these records are not archived yet.
+        TopicRecreated: the archive contains another topic with this name.
+    """
+    return decoded(reduce(DataFrame.union, (_from_files(spark, settings, name, wanted) for name in types)), types)
 
 
 def _is_typed(progress: Progress, reading: int) -> Column | None:
@@ -229,6 +249,35 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
         chosen &= F.col("broker_time") > F.lit(wanted.since)
     rows = reader.table(name).where(chosen).withColumn("topic", F.lit(topic))
     return rows, Progress.of(table.metadata)
+
+
+def _from_files(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
+    ranges = [each for each in wanted.ranges if each.topic == topic]
+    if not ranges:
+        return spark.createDataFrame([], _RAW)
+    table = _open_newest(settings, topic)
+    require_same_topic(table, wanted.ids[topic])
+    require_archived(table, topic, ranges)
+    where = f"erased = false AND ({' OR '.join(map(_is_in, ranges))})"
+    if wanted.since is not None:
+        where += f" AND broker_time > '{wanted.since.isoformat()}'"
+    planned = [(file_reader.pack(task),) for task in table.scan(where).plan_files()]
+    files = spark.createDataFrame(planned, "task binary")
+    reader = file_reader.FileReader(topic, where, blueprint(table.metadata), settings.object_store())
+    return files.mapInArrow(reader, _RAW)
+
+
+def _open_newest(settings: Settings, topic: str) -> Table:
+    """Open the table that the pointer in the bucket refers to, read-only."""
+    stored = read_pointer(settings.object_store(), settings.s3_bucket, identifier(topic))
+    if stored is None:
+        raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?")
+    found = StaticTable.from_metadata(stored.location, settings.object_store())
+    return Table((NAMESPACE, topic), found.metadata, stored.location, found.io, NoopCatalog(NAMESPACE))
+
+
+def _is_in(wanted: Range) -> str:
+    return f"(partition = {wanted.partition} AND offset >= {wanted.start} AND offset < {wanted.end})"
 
 
 def require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.exc import SQLAlchemyError
 
+from truelog.archive.archive_schema import arrow_schema
 from truelog.archive.catalog_pointer import (
     TOPIC_ID,
     advance_pointer,
@@ -26,7 +26,6 @@ from truelog.archive.catalog_pointer import (
     require_newest,
 )
 from truelog.log.positions import Positions
-from truelog.log.range_reader import HEADERS
 from truelog.schema.event import EventType
 from truelog.support.errors import CatalogBehind, ServiceDown, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
@@ -40,25 +39,6 @@ EPOCHS = "truelog.leader-epochs"  # the leader epoch in which the position was r
 LOST = "truelog.lost"  # accepted losses: ranges that the log dropped before they were archived, by partition
 # By reading of the event type: the first offset of each partition whose typed columns were decoded under that reading.
 READINGS = "truelog.readings"
-
-TIME = pa.timestamp("us", tz="UTC")
-COORDINATES = pa.schema(
-    [
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("broker_time", TIME, nullable=False),
-    ]
-)
-RAW = pa.schema(
-    [
-        pa.field("key", pa.binary()),
-        pa.field("headers", HEADERS),
-        pa.field("value", pa.binary()),
-        pa.field("erased", pa.bool_(), nullable=False),
-        pa.field("invalid", pa.string()),
-    ]
-)
-LOG_DAY = pa.field("log_day", TIME, nullable=False)  # when the record's log day begins
 
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -116,11 +96,6 @@ def open_catalog(settings: Settings) -> Catalog:
 
 def identifier(topic: str) -> str:
     return f"{NAMESPACE}.{topic}"
-
-
-def arrow_schema(event_type: EventType) -> pa.Schema:
-    """All columns of an archive table, in order; a column that any version declares exists once."""
-    return pa.schema([*COORDINATES, *RAW, *event_type.stored_schema, LOG_DAY])
 
 
 def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:

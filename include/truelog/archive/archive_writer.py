@@ -7,13 +7,15 @@ the files. A failed attempt returns no descriptions, so no table ever refers to 
 
 import pickle
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import DataFile
@@ -21,8 +23,7 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import WriteTask
 from pyiceberg.table.metadata import TableMetadata
 
-from truelog.archive import late_records
-from truelog.archive.archive_table import LOG_DAY, TIME, arrow_schema
+from truelog.archive.archive_schema import LOG_DAY, TIME, arrow_schema
 from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts, held_times
 from truelog.kernel.clock import TOPIC as TICKS
 from truelog.log import range_reader
@@ -30,6 +31,7 @@ from truelog.log.positions import Range
 from truelog.log.valid_tick import tick_ends
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
+from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ class _Partition:
         rows = self._rows(start, records)
         name, last = self.event_type.name, rows["offset"][-1].as_py()
         ticks = _first_ticks(rows, self.settings.log_day_seconds) if name == TICKS else ()
-        late = late_records.count_late(rows, self.settings.straggler_seconds)
+        late = count_late(rows, self.settings.straggler_seconds)
         return ArchivedFile(name, self.number, start, last, self._put(start, rows), ticks, late)
 
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
@@ -187,6 +189,31 @@ def load_archived_file(description: bytes, tables: Mapping[str, TableMetadata]) 
     file: ArchivedFile = pickle.loads(description)  # noqa: S301 — pickled by this application's task
     file.data_file.spec_id = tables[file.topic].default_spec_id  # pyiceberg does not pickle this field
     return file
+
+
+def count_late(rows: pa.Table, seconds: float) -> int:
+    """The number of archive rows that came more than `seconds` after their event; invalid records do not count.
+
+    Late records ("stragglers") reach the log long after the event, such as those from a phone that was offline for a
+    day. Views count a late record like any other event, because a record has both times. The archive, which reads every
+    topic, counts late records separately.
+    """
+    delays = pc.subtract(rows["broker_time"], rows["event_time"])
+    late: int | None = pc.sum(pc.greater(delays, pa.scalar(timedelta(seconds=seconds)))).as_py()
+    return late or 0
+
+
+def add_late_counts(connection: Connection, committed: Iterable[tuple[str, int]]) -> None:
+    """Add each file's late records to its topic's count. If the archive dies first, a batch stays uncounted."""
+    counts: Counter[str] = Counter()
+    for topic, records in committed:
+        counts[topic] += records
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO truelog.straggler AS s (topic, records) VALUES (%s, %s) "
+            "ON CONFLICT (topic) DO UPDATE SET records = s.records + excluded.records",
+            list(counts.items()),
+        )
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -18,7 +18,8 @@ import pyarrow.dataset as ds
 from pydantic import ValidationError
 
 from truelog.archive.analyst import open_dataset
-from truelog.archive.archive_table import TIME, archived_positions, open_catalog
+from truelog.archive.archive_schema import TIME
+from truelog.archive.archive_table import archived_positions, open_catalog
 from truelog.ingest.event_classifier import DEAD_LETTER
 from truelog.ingest.event_parser import parse_event
 from truelog.log import kafka_reader, topics

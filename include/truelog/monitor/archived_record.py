@@ -10,7 +10,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.archive.archive_reader import require_archived
-from truelog.archive.archive_table import COORDINATES, RAW, Progress, identifier, open_catalog
+from truelog.archive.archive_schema import COORDINATES, RAW
+from truelog.archive.archive_table import Progress, identifier, open_catalog
 from truelog.control import event_registry
 from truelog.log.positions import Range
 from truelog.schema.event import EventType

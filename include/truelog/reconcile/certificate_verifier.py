@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.archive import catalogless_reader
+from truelog.archive import archive_reader
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.batch_context import open_batch
 from truelog.control import event_registry
@@ -100,7 +100,7 @@ class CertificateVerifier:
 
     def _events(self, wanted: Wanted) -> EventFrames:
         types = {topic: self.types[topic] for topic in self.compiled.view.topics}
-        return records.events(catalogless_reader.read_records(self.spark, self.settings, types, wanted), types)
+        return records.events(archive_reader.read_without_catalog(self.spark, self.settings, types, wanted), types)
 
     def _unfounded(self, certified: Certificate) -> str:
         if not certified.excluded:

@@ -28,14 +28,18 @@ def main() -> None:
     sys.path_importer_cache.clear()
     from pyspark import daemon  # the installed package, not Spark's archive
 
-    from truelog.archive import archive_writer, catalogless_reader  # noqa: F401
-    from truelog.kernel import stage  # noqa: F401
-    from truelog.log import records  # noqa: F401
-
+    import_modules()
     daemon.worker = unless_unread(daemon.worker)
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)
     daemon.manager()  # type: ignore[no-untyped-call]
+
+
+def import_modules() -> None:
+    """Import the modules that define the functions of tasks. `tests/house/test_tasks.py` keeps them small."""
+    from truelog.archive import archive_writer, file_reader  # noqa: F401
+    from truelog.kernel import stage  # noqa: F401
+    from truelog.log import records  # noqa: F401
 
 
 def unless_unread(worker: Callable[..., int]) -> Callable[..., int]:

@@ -23,7 +23,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.archive import late_records, log_day
+from truelog.archive import log_day
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import open_catalog
 from truelog.archive.archive_writer import (
@@ -31,6 +31,7 @@ from truelog.archive.archive_writer import (
     ArchivedTick,
     FileWriter,
     WriterSettings,
+    add_late_counts,
     blueprint,
     write_ranges,
 )
@@ -105,7 +106,7 @@ class ArchiveApp:
         self._start_quiet_days(end)
         with connect(self.settings, writer=ARCHIVE) as connection:
             lease.record_batch(connection, self.holder)
-            late_records.add_late_counts(connection, ((file.topic, file.late_records) for file in files))
+            add_late_counts(connection, ((file.topic, file.late_records) for file in files))
         self.patience.progressed()
 
     def _read(self, spark: SparkSession, begin: Positions, end: Positions) -> tuple[Epochs, list[ArchivedFile]]:

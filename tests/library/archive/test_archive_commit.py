@@ -20,7 +20,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from tests.library.archived import drop_archive
 from truelog.archive import archive_commit
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import TIME, Progress, ensure_table, identifier
+from truelog.archive.archive_schema import TIME
+from truelog.archive.archive_table import Progress, ensure_table, identifier
 from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.catalog_pointer import read_pointer, require_newest
 from truelog.archive.log_day import Start

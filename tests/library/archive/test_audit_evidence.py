@@ -19,7 +19,8 @@ from tests.deadline import deadline, until
 from tests.library.archive.test_archive_commit import MORNING
 from tests.library.archived import drop_archive
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import arrow_schema, ensure_table, identifier, open_catalog
+from truelog.archive.archive_schema import arrow_schema
+from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.archive.audit import OffsetGap
 from truelog.archive.audit_evidence import COUNTED, MOST_LISTED, run_audit
 from truelog.log import topics

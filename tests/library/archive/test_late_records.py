@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from truelog.archive import late_records
-from truelog.archive.archive_table import TIME
+from truelog.archive import archive_writer
+from truelog.archive.archive_schema import TIME
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
@@ -17,14 +17,14 @@ def test_a_record_is_late_if_it_comes_too_long_after_its_event() -> None:
     after = [timedelta(seconds=3600), timedelta(seconds=3601), timedelta(days=400), timedelta(minutes=-4)]
     times = [ARRIVED - each for each in after]
     rows = pa.table({"broker_time": pa.array([ARRIVED] * 5, TIME), "event_time": pa.array([*times, None], TIME)})
-    assert late_records.count_late(rows, 3600) == 2
-    assert late_records.count_late(rows.slice(4), 3600) == 0
+    assert archive_writer.count_late(rows, 3600) == 2
+    assert archive_writer.count_late(rows.slice(4), 3600) == 0
 
 
 def test_late_records_are_added_up_by_topic(postgresql: Settings) -> None:
     with connect(postgresql) as connection:
-        late_records.add_late_counts(connection, [("made_up", 2), ("other", 0), ("made_up", 3)])
-        late_records.add_late_counts(connection, [("made_up", 1)])
+        archive_writer.add_late_counts(connection, [("made_up", 2), ("other", 0), ("made_up", 3)])
+        archive_writer.add_late_counts(connection, [("made_up", 1)])
         found = connection.execute("SELECT topic, records FROM truelog.straggler WHERE topic IN ('made_up', 'other')")
         assert sorted(map(str, found.fetchall())) == ["('made_up', 6)", "('other', 0)"]
         connection.rollback()

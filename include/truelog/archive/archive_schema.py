@@ -1,0 +1,30 @@
+"""The columns of the archive's tables, for Spark tasks too, which need neither a catalog nor its libraries."""
+
+import pyarrow as pa
+
+from truelog.log.range_reader import HEADERS
+from truelog.schema.event import EventType
+
+TIME = pa.timestamp("us", tz="UTC")
+COORDINATES = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("broker_time", TIME, nullable=False),
+    ]
+)
+RAW = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("headers", HEADERS),
+        pa.field("value", pa.binary()),
+        pa.field("erased", pa.bool_(), nullable=False),
+        pa.field("invalid", pa.string()),
+    ]
+)
+LOG_DAY = pa.field("log_day", TIME, nullable=False)  # when the record's log day begins
+
+
+def arrow_schema(event_type: EventType) -> pa.Schema:
+    """All columns of an archive table, in order; a column that any version declares exists once."""
+    return pa.schema([*COORDINATES, *RAW, *event_type.stored_schema, LOG_DAY])
