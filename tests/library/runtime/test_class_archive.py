@@ -1,8 +1,10 @@
 """The archive of Spark's classes, which every Spark process uses."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from pyspark.sql import SparkSession
 from runtime import class_archive as archive
 from truelog.spark import java, submit
 from truelog.spark.class_archive import base_archive, class_archive, class_path, mapping
-from truelog.support.settings import Settings
+from truelog.support.settings import ENVIRONMENT_FILE, Settings
 
 MAPS = """
 from truelog.spark.session import session
@@ -187,19 +189,23 @@ def test_if_java_s_own_classes_cannot_be_archived_the_reason_is_kept(
 
 
 @pytest.mark.nightly  # the run of Spark, and a session, each without the host's Java
-def test_spark_maps_both_archives_on_a_host_without_java(packaged: Settings, tmp_path: Path) -> None:
+def test_spark_maps_both_archives_on_a_host_without_java(
+    settings: Settings, packaged: Settings, tmp_path: Path
+) -> None:
     archive.make(packaged)
     no_java = tmp_path / "bin" / "java"
     no_java.parent.mkdir()
     no_java.write_text("#!/bin/sh\nexit 1\n")
     no_java.chmod(0o700)
     environment = {name: each for name, each in os.environ.items() if name not in ("JAVA_HOME", "JAVA_TOOL_OPTIONS")}
-    environment |= {"PATH": f"{no_java.parent}:{environment['PATH']}", "TRUELOG_HOME": str(packaged.home)}
-    environment |= {"TRUELOG_JARS": str(packaged.jars_home)}
-    ended = subprocess.run([sys.executable, "-c", MAPS], env=environment, capture_output=True, text=True, check=True)
+    environment |= {"PATH": f"{no_java.parent}:{environment['PATH']}", "TRUELOG_JARS": str(packaged.jars_home)}
+    with tempfile.TemporaryDirectory() as home:  # Spark's sockets need a short path
+        shutil.copy(settings.home / ENVIRONMENT_FILE, home)
+        command = [sys.executable, "-c", MAPS]
+        maps = subprocess.run(command, env=environment | {"TRUELOG_HOME": home}, capture_output=True, check=True).stdout
     base = base_archive(packaged)
     assert base is not None
-    assert {line.split()[-1] for line in ended.stdout.splitlines() if line.endswith(".jsa")} == {
+    assert {line.split()[-1] for line in maps.decode().splitlines() if line.endswith(".jsa")} == {
         str(base),
         str(class_archive(packaged)),
     }
