@@ -1,7 +1,7 @@
 # The commands that people and CI run. Install only with `make install`. The lock leaves out pyspark-client, which would
 # overwrite PySpark files, and every package is verified by its hash.
 
-.PHONY: install demo test affected browser nightly check bench bench-quick up down lock jars
+.PHONY: install demo test affected platform browser nightly check bench bench-quick up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The full path of the first supported Python interpreter.
@@ -39,6 +39,10 @@ test: install
 # Runs only the test files that the change since the upstream branch can reach: `make affected WHY=1` says why.
 affected: install
 	.venv/bin/python -m tests.affected $(if $(WHY),--why) $(if $(BASE),--base $(BASE))
+
+# Keeps PostgreSQL, Kafka, S3 and a JVM running for tests, until Ctrl-C. A test run without -n uses them.
+platform: install
+	@.venv/bin/python -m tests.warm
 
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install

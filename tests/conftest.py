@@ -9,9 +9,10 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests import warm
 from tests.deadline import deadline
-from tests.servers import STORES, Environment, OwnServers, SharedServers
-from truelog.support.settings import Settings, default_home
+from tests.servers import STORES, Environment, OwnServers, SharedServers, isolated
+from truelog.support.settings import Settings
 
 # Every run uses the same examples, so a failure can be reproduced elsewhere. Hypothesis would also draw constants that
 # occur in the loaded modules, which depend on the tests before.
@@ -29,21 +30,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = deadline(float(config.getini("timeout")))
 
 
-@pytest.fixture(scope="session")
-def servers() -> Iterator[SharedServers]:
-    """The servers that the files of this worker share. None of them runs yet, and nothing is left afterwards.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cold", action="store_true", help="do not use the servers of `make platform`")
 
-    The environment points only to temporary homes, so that no test reaches a platform in use.
+
+@pytest.fixture(scope="session")
+def servers(request: pytest.FixtureRequest) -> Iterator[SharedServers]:
+    """The servers that the files of this worker share: those of `make platform`, or new ones, which start when needed.
+
+    Nothing of new servers is left afterwards.
     """
-    with mock.patch.dict(os.environ):
-        jars = os.environ.get("TRUELOG_JARS", str(default_home() / "jars"))
-        for name in [name for name in os.environ if name.startswith("TRUELOG_")]:
-            del os.environ[name]
-        os.environ["TRUELOG_JARS"] = jars
-        # In a test, Spark runs for seconds only, so the second JIT compiler would take more time than it saves.
-        # With one compiler, the code cache has 48 MB by default, and Java stops to compile when it is full.
-        os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-        made = SharedServers()
+    with isolated():
+        has_own_jvm = any(item.get_closest_marker("own_jvm") for item in request.session.items)
+        is_cold = has_own_jvm or request.config.option.cold or hasattr(request.config, "workerinput")
+        made = (None if is_cold else warm.find()) or SharedServers()
         os.environ["TRUELOG_HOME"] = str(made.settings.home)
         try:
             yield made

@@ -6,12 +6,15 @@ topics are deleted and created again between files.
 """
 
 import itertools
+import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from unittest import mock
 
 import psycopg
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
@@ -32,7 +35,7 @@ from truelog.log import topics
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private
-from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
+from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings, default_home
 
 STORES = ("postgresql", "kafka", "s3")
 AIRFLOW = "airflow"  # Airflow's own database, which takes ten seconds to set up
@@ -182,6 +185,20 @@ class OnSharedServers(Environment):
 
     def _make_bucket(self) -> None:
         s3.prepare(self.settings)
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """The environment of tests in this block. It names no home, so that no test reaches a platform in use."""
+    with mock.patch.dict(os.environ):
+        jars = os.environ.get("TRUELOG_JARS", str(default_home() / "jars"))
+        for name in [name for name in os.environ if name.startswith("TRUELOG_")]:
+            del os.environ[name]
+        os.environ["TRUELOG_JARS"] = jars
+        # In a test, Spark runs for seconds only, so the second JIT compiler would take more time than it saves.
+        # With one compiler, the code cache has 48 MB by default, and Java stops to compile when it is full.
+        os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+        yield
 
 
 def copy_database(settings: Settings, source: str, name: str, owner: str = "truelog") -> None:

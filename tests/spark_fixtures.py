@@ -23,14 +23,26 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark_servers(servers: SharedServers) -> Iterator[Settings]:
-    """The settings of Spark's JVM, which all files share. At the end, the JVM ends."""
+    """The settings of Spark's JVM, which all files share. At the end, the JVM ends, unless it is that of
+    `make platform`.
+    """
+    from tests.warm import WarmServers
+
+    if isinstance(servers, WarmServers):
+        servers.attach_jvm()
+    yield servers.settings
+    end_spark()
+
+
+def end_spark() -> None:
+    """Stop Spark, and end the JVM if this process has started it."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    yield servers.settings
     if running := SparkSession.getActiveSession():
         running.stop()
-    if gateway := SparkContext._gateway:
+    gateway = SparkContext._gateway
+    if gateway and gateway.proc:
         gateway.shutdown()
         gateway.proc.stdin.close()  # the JVM exits when its standard input ends
         gateway.proc.wait(deadline(30))  # on exit, it removes files of the home

@@ -165,6 +165,9 @@ COUPLED = "made = []\ndef test_a(): made.append(1)\ndef test_b(): assert made\nd
 def test_each_alone_finds_a_test_that_needs_another_and_continues(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (project / "conftest.py").write_text(
+        "def pytest_addoption(parser): parser.addoption('--cold', action='store_true')\n"
+    )
     (project / "test_coupled.py").write_text(COUPLED)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     tests = [f"test_coupled.py::test_{name}" for name in "abc"]

@@ -61,7 +61,7 @@ def collected(*arguments: str) -> list[str]:
 
 def run_alone(project: Path, commit: str, test: str) -> Result:
     began = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--cold", test]
     try:
         ended = subprocess.run(
             command, cwd=project, capture_output=True, text=True, check=False, timeout=deadline(_SECONDS)

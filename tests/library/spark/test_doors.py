@@ -23,6 +23,8 @@ from truelog.support.settings import Settings
 from truelog.views.copies import SEEN
 from truelog.views.group import CHECKPOINTS, INPUTS
 
+pytestmark = pytest.mark.own_jvm
+
 SECRET = b"a secret that a task carries"
 # A call of the function of `foreachBatch`, in the protocol of Py4J.
 CALLBACK = b"c\np0\ncall\ne\n"
