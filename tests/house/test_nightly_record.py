@@ -12,7 +12,7 @@ from tests.deadline import deadline
 from tests.house.tree import PROJECT, git, plant
 from tests.nightly import __main__ as nightly
 from tests.nightly import load, record
-from tests.nightly.each_alone import run_all
+from tests.nightly.each_alone import collected, run_all
 from tests.nightly.record import FILE, MOST_COMMITS, RULE, Green, too_old, write
 from truelog.support.process import is_alive
 
@@ -168,9 +168,11 @@ def test_each_alone_finds_a_test_that_needs_another_and_continues(
     (project / "conftest.py").write_text(
         "def pytest_addoption(parser): parser.addoption('--cold', action='store_true')\n"
     )
+    (project / "pytest.ini").write_text("[pytest]\n")
     (project / "test_coupled.py").write_text(COUPLED)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     tests = [f"test_coupled.py::test_{name}" for name in "abc"]
+    assert collected(project) == tests
     passed = {each.test: each.passed for each in run_all(project, "commit", tests)}
     assert passed == dict(zip(tests, (True, False, True), strict=True))
     again = {each.test: each.output for each in run_all(project, "commit", tests)}

@@ -14,10 +14,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import pytest
 
 from tests.affected import MARKERS
 from tests.deadline import deadline
@@ -41,22 +39,11 @@ class Result:
     output: str = ""
 
 
-@dataclass
-class _Collector:
-    """A plugin that keeps the ids of the collected tests."""
-
-    tests: list[str] = field(default_factory=list)
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.tests = [item.nodeid for item in session.items]
-
-
-def collected(*arguments: str) -> list[str]:
-    collector = _Collector()
-    ended = pytest.main(["--collect-only", "-qq", "-p", "no:terminal", *arguments], plugins=[collector])
-    if ended != pytest.ExitCode.OK:
-        raise pytest.UsageError(f"the collection ended with {ended!r}")
-    return sorted(collector.tests)
+def collected(project: Path, *arguments: str) -> list[str]:
+    """The ids of the tests, in a process of its own, which does not change this one."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:warnings", *arguments]
+    listed = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True).stdout
+    return sorted({line for line in listed.splitlines() if "::" in line})
 
 
 def run_alone(project: Path, commit: str, test: str) -> Result:
@@ -99,7 +86,8 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.nightly.each_alone")
     parser.add_argument("words", nargs="*", metavar="WORD", help="only the tests whose ids contain one of these words")
     given = parser.parse_args(words)
-    tests = [test for test in collected("-m", MARKERS) if not given.words or any(word in test for word in given.words)]
+    every = collected(PROJECT, "-m", MARKERS)
+    tests = [test for test in every if not given.words or any(word in test for word in given.words)]
     failed = [
         result for result in run_all(PROJECT, git(PROJECT, "rev-parse", "HEAD").strip(), tests) if not result.passed
     ]
