@@ -1,7 +1,7 @@
-"""Views under the shop's traffic. The stream is killed between merges. Afterwards each view equals its rebuild.
+"""All views under the shop's traffic. The stream is killed between merges and continued on a cluster.
 
-`make test` asks this of three views. In `make nightly`, all views continue on a cluster, their rows follow from their
-events, and their past can be read.
+Afterwards each view equals its rebuild, its rows follow from their events, and its past can be read.
+`test_day_in_a_shop` asks the first of these of three views.
 """
 
 import json
@@ -44,9 +44,6 @@ ALL_VIEWS = catalogue.load_all_views()
 VIEWS = {name: view for name, view in ALL_VIEWS.items() if not view.batch_only}
 TOPICS = {topic for view in ALL_VIEWS.values() for topic in view.reads}
 ROWS, EVENTS = 2, 5  # rows that are explained in each view, by their last events
-# Sketches, a Group of steps, and a Join. `test_real_input` streams sums and other Groups, and `test_recompute` streams
-# sums that expire.
-SHAPES = ("page_audience", "document", "home_timeline")
 BUILT = "also_bought"  # batch-only
 EVERY_ROW = sql.SQL("true")
 CLUSTER_SECRET = "5ec2e7" * 8
@@ -84,19 +81,6 @@ def kill_between_merges(world: World, folder: Path, views: Iterable[str]) -> Non
     stream.wait_kill()
     assert {world.positions(view) == before[view] for view in views} == {True, False}
     shop(world, seed=2)
-
-
-@pytest.mark.usefixtures("ticking")
-def test_killed_between_merges_and_continued(
-    world: World, archive: Application, batch: Batch, *, tmp_path: Path
-) -> None:
-    """The successor continues each view from its positions."""
-    kill_between_merges(world, tmp_path, SHAPES)
-    survivor = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(tmp_path))
-    catch_up(world, survivor, SHAPES)
-    assert survivor.end() == 0
-    world.require_total("page_audience")
-    batch.require_equal_from_raw(SHAPES)
 
 
 @pytest.mark.nightly

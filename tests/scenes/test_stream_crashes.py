@@ -55,7 +55,7 @@ def suspended(world: World, point: str) -> Application:
 def test_killed_during_a_batch(world: World, archive: Application, batch: Batch, points: Sequence[str]) -> None:
     """After one of the kills, the checkpoint and its unfinished batch are deleted too.
 
-    `test_every_view` kills a stream after a commit, when other views have not merged their batch.
+    `test_day_in_a_shop` kills a stream after a commit, when other views have not merged their batch.
     """
     scratch = world.settings.home / "scratch" / "stream"
     for point in points:
