@@ -48,8 +48,8 @@ platform: install
 browser: install
 	.venv/bin/python -m pytest $(TWO_FILES) tests/pages/browser*.py
 
-# Hours of runs that CI leaves out: a cluster, a soak, the mutation run, other orders, each test alone, and the gate under
-# load. Each green part is recorded. `make nightly PARTS="soak cluster"` runs some parts.
+# Hours of runs that CI leaves out: a cluster, a soak, the mutation run, each test alone, and the gate under load. Each
+# green part is recorded. `make nightly PARTS="soak cluster"` runs some parts.
 nightly: install
 	.venv/bin/python -m tests.nightly $(PARTS)
 

@@ -12,11 +12,10 @@ from tests.deadline import deadline
 from tests.house.tree import PROJECT, git, plant
 from tests.nightly import __main__ as nightly
 from tests.nightly import load, record
-from tests.nightly.each_alone import collected, run_all
 from tests.nightly.record import FILE, MOST_COMMITS, RULE, Green, too_old, write
 from truelog.support.process import is_alive
 
-PARTS = ("soak", "order")
+PARTS = ("soak", "alone")
 
 
 def commit(project: Path, times: int = 1) -> str:
@@ -50,7 +49,7 @@ def test_a_part_that_was_never_green_is_as_old_as_the_rule(project: Path) -> Non
     git(project, "add", ".")
     commit(project, 1 + MOST_COMMITS)
     assert too_old(project, PARTS) == []
-    green(project, "order")
+    green(project, "alone")
     commit(project)
     assert too_old(project, PARTS) == [
         f"soak has never been green; the rule began {MOST_COMMITS + 1} commits ago, at most {MOST_COMMITS} are "
@@ -63,7 +62,7 @@ def test_parts_grow_old_one_by_one(project: Path) -> None:
     assert too_old(project, PARTS) == []
     commit(project, MOST_COMMITS)
     assert too_old(project, PARTS) == []
-    green(project, "order")
+    green(project, "alone")
     commit(project)
     [problem] = too_old(project, PARTS)
     assert problem.startswith(f"soak was green {MOST_COMMITS + 1} commits ago, at most {MOST_COMMITS} are allowed")
@@ -157,26 +156,3 @@ def test_busy_processes_end_with_a_killed_parent() -> None:
 @pytest.mark.parametrize(("command", "exit_code"), [(("true",), 0), (("false",), 1)])
 def test_a_command_under_load_keeps_its_exit_code(command: tuple[str, ...], exit_code: int) -> None:
     assert load.main(command) == exit_code
-
-
-COUPLED = "made = []\ndef test_a(): made.append(1)\ndef test_b(): assert made\ndef test_c(): pass\n"
-
-
-def test_each_alone_finds_a_test_that_needs_another_and_continues(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "conftest.py").write_text(
-        "def pytest_addoption(parser): parser.addoption('--cold', action='store_true')\n"
-    )
-    (project / "pytest.ini").write_text("[pytest]\n")
-    (project / "test_coupled.py").write_text(COUPLED)
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    tests = [f"test_coupled.py::test_{name}" for name in "abc"]
-    assert collected(project) == tests
-    passed = {each.test: each.passed for each in run_all(project, "commit", tests)}
-    assert passed == dict(zip(tests, (True, False, True), strict=True))
-    again = {each.test: each.output for each in run_all(project, "commit", tests)}
-    assert again.keys() == {tests[1]}
-    assert "assert []" in again[tests[1]]
-    assert "3 tests, 2 have passed before" in capsys.readouterr().out
-    assert len(list(run_all(project, "another", tests[:1]))) == 1

@@ -14,13 +14,17 @@ FILES = [f"test_{number:02}.py" for number in range(20)]
 TWO_FILES = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
+def pytest_in(folder: Path, *options: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    given = {"PYTHONPATH": str(PROJECT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment
+    command = [sys.executable, "-m", "pytest", "-p", "tests.plugins.order", "-p", "no:cacheprovider", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=given)
+
+
 def run(folder: Path, *options: str) -> tuple[list[str], int]:
     """The tests in the order in which they ran, and the seed that the run printed."""
     report = folder / "ran"
     report.unlink(missing_ok=True)
-    environment = {"PYTHONPATH": str(PROJECT), "REPORT": str(report), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "tests.plugins.order", "-p", "no:cacheprovider", *options]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    ended = pytest_in(folder, *options, REPORT=str(report))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     header, summary = re.findall(r"--seed (\d+)", ended.stdout)
     assert header == summary
@@ -65,3 +69,25 @@ def test_a_seed_repeats_the_order_also_for_some_of_the_files(folder: Path) -> No
 def test_seeds_give_different_orders() -> None:
     assert len({tuple(sorted(FILES, key=lambda file: place(seed, file))) for seed in range(100)}) == 100
     assert {min(FILES, key=lambda file: place(seed, file)) for seed in range(500)} == {*FILES}
+
+
+COUPLED = """
+import pytest
+made = []
+@pytest.fixture(scope="module")
+def shared(): return []
+def test_a(shared): shared.append(1)
+def test_needs_a_fixture_that_another_test_changed(shared): assert shared
+def test_b(): made.append(1)
+def test_needs_a_module_that_another_test_changed(): assert made
+def test_c(shared): assert not shared
+"""
+
+
+def test_alone_finds_tests_that_need_another(tmp_path: Path) -> None:
+    (tmp_path / "test_coupled.py").write_text(COUPLED)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    together = re.findall(r"^FAILED \S+::test_(\S+)", pytest_in(tmp_path, "-ra").stdout, re.MULTILINE)
+    assert together == ["c"]
+    alone = re.findall(r"^FAILED \S+::test_(\S+)", pytest_in(tmp_path, "-ra", "--alone").stdout, re.MULTILINE)
+    assert sorted(alone) == ["needs_a_fixture_that_another_test_changed", "needs_a_module_that_another_test_changed"]
