@@ -61,10 +61,10 @@ check: .venv/.installed
 
 # The engines in the comparison have a separate environment, so that the platform does not get their dependencies.
 bench: install .venv-bench/.installed .venv-flink/.installed
-	.venv/bin/python -m tests.bench
+	.venv/bin/python -m bench
 
 bench-quick: install .venv-bench/.installed
-	.venv/bin/python -m tests.bench --quick
+	.venv/bin/python -m bench --quick
 
 .venv-bench/.installed: requirements-bench.txt | .venv/bin/python
 	$(UV) venv --quiet --clear --python .venv/bin/python .venv-bench

@@ -1,4 +1,4 @@
-"""Records speeds that tests measure. The summary shows them; `tests/bench/` judges them, because other work on the
+"""Records speeds that tests measure. The summary shows them; `bench/` judges them, because other work on the
 machine changes them and a test must not fail because of that.
 """
 

@@ -29,7 +29,7 @@ def sleeps(root: Path, waiting: Mapping[tuple[str, str], str]) -> list[str]:
     """Functions that sleep without permission, and functions that have permission but no longer sleep."""
     found = {
         (name, _function_around(tree, call.lineno)): call.lineno
-        for name, tree in modules(root, "tests/*.py", "include/truelog/*.py")
+        for name, tree in modules(root, "bench/*.py", "tests/*.py", "include/truelog/*.py")
         for call in calls(tree, *SLEEPS)
         if not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)  # lets others run
     }

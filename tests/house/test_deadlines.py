@@ -37,7 +37,7 @@ def raw_limits(root: Path) -> list[str]:
     return [
         f"{name}:{node.lineno} {ast.unparse(node)} is no deadline; see tests/deadline.py"
         for name, tree in modules(root, "tests/*.py")
-        if not name.startswith("tests/bench/") and name not in OTHERS
+        if name not in OTHERS
         for node in _limits(tree)
         if not _is_multiplied(node)
     ]
@@ -100,7 +100,7 @@ def test_planted_limits_are_found(tmp_path: Path) -> None:
         "ended.wait(0.2)": True,  # a pause
     }
     text = "\n".join(lines)
-    plant(tmp_path, {"tests/scenes/test_a.py": text, "tests/bench/b.py": text, "include/runtime/c.py": text})
+    plant(tmp_path, {"tests/scenes/test_a.py": text, "bench/b.py": text, "include/runtime/c.py": text})
     found = {int(problem.split()[0].partition(":")[2]) for problem in raw_limits(tmp_path)}
     assert {line: number not in found for number, line in enumerate(lines, 1)} == lines
     assert all(problem.startswith("tests/scenes/test_a.py:") for problem in raw_limits(tmp_path))

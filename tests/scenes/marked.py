@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 
-from tests.bench.beat import every
-from tests.bench.freshness import Marks, at
+from tests.beat import every
+from tests.scenes.marks import Marks, at
 from truelog.log.kafka_producer import make_producer
 from truelog.storage.database import connect
 from truelog.support.settings import Settings

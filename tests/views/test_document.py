@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from psycopg import sql
-from spark_apps.views.document import document
 
+from spark_apps.views.document import document
 from tests.laws.lab import CASES, PARTITIONS, Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_relations

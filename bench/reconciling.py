@@ -5,10 +5,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tests.bench.corpus import in_log
-from tests.bench.cpu import DRIVER, Meter, measured
-from tests.bench.ground import services
-from tests.bench.row import OURS, Row
+from bench.corpus import in_log
+from bench.cpu import DRIVER, Meter, measured
+from bench.ground import services
+from bench.row import OURS, Row
 from truelog.support.settings import Settings
 
 WAYS = {"reconcile, equal": (), "reconcile, equal, from raw bytes": ("--from-raw",)}

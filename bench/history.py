@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from tests.bench import streaming
-from tests.bench.beat import first
-from tests.bench.cpu import Meter, used
-from tests.bench.row import OURS, Row
+from bench import streaming
+from bench.cpu import Meter, used
+from bench.row import OURS, Row
+from tests.beat import first
 from tests.scenes.applications import start
 from truelog.archive import archive_reader
 from truelog.archive.archive_table import archived_positions

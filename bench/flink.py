@@ -12,13 +12,13 @@ from typing import Any
 
 import psutil
 
+from bench.corpus import in_log
+from bench.cpu import Meter, Recorder
+from bench.ground import services
+from bench.peers import IVY_FILE, SECONDS, Sample, after, cores, java_client, measured_row, start
+from bench.row import Row
 from runtime.jars import run_ivy
-from tests.bench.beat import every
-from tests.bench.corpus import in_log
-from tests.bench.cpu import Meter, Recorder
-from tests.bench.ground import services
-from tests.bench.peers import IVY_FILE, SECONDS, Sample, after, cores, java_client, measured_row, start
-from tests.bench.row import Row
+from tests.beat import every
 from truelog.spark.java import java
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings

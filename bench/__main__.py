@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import report
-from tests.bench.corpus import Corpus, preload
-from tests.bench.ground import platform
-from tests.bench.peers import PYTHON
-from tests.bench.row import Row
-from tests.bench.streaming import Window
-from tests.bench.suite import APART, JOBS, QUICK, Suite
+from bench import report
+from bench.corpus import Corpus, preload
+from bench.ground import platform
+from bench.peers import PYTHON
+from bench.row import Row
+from bench.streaming import Window
+from bench.suite import APART, JOBS, QUICK, Suite
 from truelog.support.settings import PROJECT, Settings
 
 LEAST = 400_000  # events
@@ -28,7 +28,7 @@ log = logging.getLogger("truelog.bench")
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").strip())
+    made = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").strip())
     made.add_argument("--quick", action="store_true", help="fewer jobs and events")
     made.add_argument("--events", type=_enough, help="events that each stream measures at least (4,000,000)")
     made.add_argument("--warm-events", type=int, help="further events in the log, for the warm-up (6,000,000)")

@@ -6,8 +6,8 @@ A document has checkpoints, so an edit reads at most 1,000 earlier edits. A cart
 from collections.abc import Iterator
 from typing import LiteralString
 
-from tests.bench.row import Row
-from tests.bench.steps import Merged, Step, event, read
+from bench.row import Row
+from bench.steps import Merged, Step, event, read
 from tests.scenes.applications import Application
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.storage.database import connect

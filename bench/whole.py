@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from confluent_kafka import KafkaError, KafkaException, Message
 
 import runtime
-from tests.bench.beat import every, first
-from tests.bench.cpu import Meter, used
-from tests.bench.freshness import percentiles
-from tests.bench.ground import complete
-from tests.bench.row import OURS, Row
+from bench.cpu import Meter, used
+from bench.freshness import percentiles
+from bench.ground import complete
+from bench.row import OURS, Row
+from tests.beat import every, first
 from tests.chosen_views import copy_views
 from tests.scenes.conftest import known
 from truelog.apps import launcher

@@ -11,7 +11,7 @@ class TooSlow(TruelogError):
     """A job exceeded its time limit; the message names the job."""
 
 
-def every(seconds: float, *, within: float, what: str) -> Iterator[float]:
+def every(interval: float, *, within: float, what: str) -> Iterator[float]:
     """Yield the current time at regular intervals until the caller stops iterating.
 
     Raises:
@@ -20,13 +20,13 @@ def every(seconds: float, *, within: float, what: str) -> Iterator[float]:
     pause, deadline = threading.Event(), time.monotonic() + within
     while time.monotonic() < deadline:
         yield time.time()
-        pause.wait(seconds)
+        pause.wait(interval)
     raise TooSlow(f"{what}: not done within {within:.0f} s")
 
 
-def first(seconds: float, met: Callable[[], bool], *, within: float, what: str) -> float:
+def first(interval: float, met: Callable[[], bool], *, within: float, what: str) -> float:
     """Return the time when a condition is first met."""
-    for now in every(seconds, within=within, what=what):
+    for now in every(interval, within=within, what=what):
         if met():
             return now
     raise AssertionError("every() yields or raises")

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tests.bench.beat import first
+from tests.beat import first
 from truelog.ingest import generator
 from truelog.log import topics
 from truelog.log.kafka_producer import OutgoingRecord, make_producer

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tests.bench import (
+from bench import (
     archiving,
     collecting,
     fanout,
@@ -34,12 +34,12 @@ from tests.bench import (
     streaming,
     whole,
 )
-from tests.bench.corpus import RATE, Corpus, in_log
-from tests.bench.cpu import LostProcess, Meter, Reading, used
-from tests.bench.ground import complete, forget_views
-from tests.bench.peers import Peers
-from tests.bench.row import Row, compared
-from tests.bench.streaming import Window
+from bench.corpus import RATE, Corpus, in_log
+from bench.cpu import LostProcess, Meter, Reading, used
+from bench.ground import complete, forget_views
+from bench.peers import Peers
+from bench.row import Row, compared
+from bench.streaming import Window
 from tests.scenes.applications import Application
 from truelog.serving import rate_limit_answer
 from truelog.support.settings import Settings

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPConnection
 
-from tests.bench import streaming
-from tests.bench.beat import first
-from tests.bench.row import OURS, Row
+from bench import streaming
+from bench.row import OURS, Row
+from tests.beat import first
 from tests.scenes.collector_client import JSON, another, page_view
 from truelog.log import topics
 from truelog.serving.rate_limit import DEFAULT

@@ -5,10 +5,9 @@ Each step sends events and waits until the views have merged them.
 
 from collections.abc import Iterator
 
+from bench.row import Row
+from bench.steps import Merged, Step, event, read
 from spark_apps.views.home_timeline import POPULAR
-
-from tests.bench.row import Row
-from tests.bench.steps import Merged, Step, event, read
 from tests.scenes.applications import Application
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.storage.database import connect

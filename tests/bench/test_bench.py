@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.bench import report
-from tests.bench.__main__ import LEAST, read
-from tests.bench.corpus import Corpus, good, split
-from tests.bench.cpu import DRIVER, JVM, WORKERS, Meter, Reading, Recorder, Used, spark_name, used
-from tests.bench.freshness import VIEWS, Marks, at
-from tests.bench.peers import after, together
-from tests.bench.row import OURS, QUIET, Row, beside, compared
-from tests.bench.suite import JOBS
-from tests.bench.suite import VIEWS as STREAMED
+from bench import report
+from bench.__main__ import LEAST, read
+from bench.corpus import Corpus, good, split
+from bench.cpu import DRIVER, JVM, WORKERS, Meter, Reading, Recorder, Used, spark_name, used
+from bench.peers import after, together
+from bench.row import OURS, QUIET, Row, beside, compared
+from bench.suite import JOBS
+from bench.suite import VIEWS as STREAMED
+from tests.scenes.marks import VIEWS, Marks, at
 from truelog.ingest import generator
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.event import load_events

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.corpus import Corpus, in_log
+from bench.cpu import Meter, Recorder
+from bench.ground import services
+from bench.row import Row
 from runtime.jars import run_ivy
-from tests.bench.corpus import Corpus, in_log
-from tests.bench.cpu import Meter, Recorder
-from tests.bench.ground import services
-from tests.bench.row import Row
 from truelog.spark.java import java
 from truelog.support.settings import PROJECT, Settings, jaas
 

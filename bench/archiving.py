@@ -6,11 +6,11 @@ that Java has not compiled yet.
 
 import time
 
-from tests.bench.beat import first
-from tests.bench.corpus import TOPICS, in_log
-from tests.bench.cpu import Meter, used
-from tests.bench.ground import services
-from tests.bench.row import OURS, Row
+from bench.corpus import TOPICS, in_log
+from bench.cpu import Meter, used
+from bench.ground import services
+from bench.row import OURS, Row
+from tests.beat import first
 from tests.scenes.applications import start
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics

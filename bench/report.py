@@ -10,7 +10,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.row import Row
+from bench.row import Row
 
 BESIDE = "measured beside other load: only the CPU times are comparable"
 

@@ -7,12 +7,12 @@ the whole log.
 import time
 from collections.abc import Sequence
 
-from tests.bench import streaming
-from tests.bench.beat import every, first
-from tests.bench.corpus import Corpus, send
-from tests.bench.cpu import Meter, used
-from tests.bench.ground import services
-from tests.bench.row import OURS, Row
+from bench import streaming
+from bench.corpus import Corpus, send
+from bench.cpu import Meter, used
+from bench.ground import services
+from bench.row import OURS, Row
+from tests.beat import every, first
 from tests.scenes.applications import Application
 from truelog.storage.database import connect
 from truelog.support.settings import Settings

@@ -8,10 +8,10 @@ import os
 from dataclasses import replace
 from statistics import median
 
-from tests.bench.corpus import in_log
-from tests.bench.cpu import DRIVER, JVM, WORKERS, Meter, Used, measured
-from tests.bench.ground import services
-from tests.bench.row import OURS, Row
+from bench.corpus import in_log
+from bench.cpu import DRIVER, JVM, WORKERS, Meter, Used, measured
+from bench.ground import services
+from bench.row import OURS, Row
 from truelog.archive.archive_table import archived_positions
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder

@@ -12,9 +12,9 @@ from http.client import HTTPConnection
 import psutil
 
 import runtime
-from tests.bench.freshness import at
-from tests.bench.row import OURS, Ran, Row
+from bench.row import OURS, Ran, Row
 from tests.scenes.collector_client import JSON, page_view
+from tests.scenes.marks import at
 from truelog.support.settings import Settings
 
 BATCH = 100  # events

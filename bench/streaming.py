@@ -8,11 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.bench.beat import every
-from tests.bench.corpus import TOPICS, in_log
-from tests.bench.cpu import Meter, Reading, Used, used
-from tests.bench.ground import services
-from tests.bench.row import OURS, Row
+from bench.corpus import TOPICS, in_log
+from bench.cpu import Meter, Reading, Used, used
+from bench.ground import services
+from bench.row import OURS, Row
+from tests.beat import every
 from tests.scenes.applications import Application, start
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect

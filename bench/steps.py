@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import LiteralString
 
-from tests.bench import streaming
-from tests.bench.beat import every
-from tests.bench.row import OURS, Row
+from bench import streaming
+from bench.row import OURS, Row
+from tests.beat import every
 from tests.scenes.applications import Application
 from truelog.ingest import community
 from truelog.log import topics
