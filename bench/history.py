@@ -30,7 +30,7 @@ from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 SETTINGS = {"TRUELOG_LOG_DAY_SECONDS": "2", "TRUELOG_TICK_SECONDS": "0.5", "TRUELOG_BASE_ROWS": "1"}
 DAYS = (1, 10, 100)

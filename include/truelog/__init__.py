@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from truelog.measures.measure import First, FirstSeen, Latest, Max, Min, Sum, Value, latest
     from truelog.measures.sketches import Bloom, Distinct, Quantiles
-    from truelog.plans.steps import Steps
     from truelog.schema.derived import Derived
     from truelog.schema.event import Event, Topic
     from truelog.schema.quality import Quality
     from truelog.views.group import Group
     from truelog.views.join import Join, Match, Totals
     from truelog.views.lateness import EventWindow, lateness
+    from truelog.views.steps import Steps
     from truelog.views.view import View
 
 __version__ = "0.2.0"
@@ -55,7 +55,7 @@ _HOMES = {
     "EventWindow": "truelog.views.lateness",
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
-    "Steps": "truelog.plans.steps",
+    "Steps": "truelog.views.steps",
     **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
     **dict.fromkeys(
         ("First", "FirstSeen", "Latest", "Max", "Min", "Sum", "Value", "latest"), "truelog.measures.measure"

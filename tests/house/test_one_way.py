@@ -14,10 +14,10 @@ LIBRARY = "include/truelog/*.py"
 # The modules that may call a view's transform or total its rows, and why.
 ALLOWED = {
     "include/truelog/views/view.py": "applies the transform to the events that are not too late",
-    "include/truelog/views/side_tables.py": "applies a Group's transform, and adds the coordinates of its inputs",
-    "include/truelog/views/compiled_view.py": "defines Compiled.totals_of",
-    "include/truelog/views/view_compiler.py": "applies a transform to empty frames, to check its plan",
-    "include/truelog/views/fingerprint.py": "applies a transform to empty frames, to hash its plan",
+    "include/truelog/tables/side_tables.py": "applies a Group's transform, and adds the coordinates of its inputs",
+    "include/truelog/tables/compiled_view.py": "defines Compiled.totals_of",
+    "include/truelog/tables/compiler.py": "applies a transform to empty frames, to check its plan",
+    "include/truelog/tables/fingerprint.py": "applies a transform to empty frames, to hash its plan",
     "include/truelog/kernel/bad_records.py": "runs the transform alone, to see on which records it fails",
     "include/truelog/batch/contributions.py": "totals by record, to find the records that explain a row",
 }

@@ -11,12 +11,14 @@ from pyspark.sql.types import StructType
 from tests.laws.events import START
 from tests.laws.lab import Lab
 from truelog import Sum, View
-from truelog.kernel import merge, stage, table
+from truelog.kernel import merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.kernel.merge import Merge
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
 
 
 def _per_minute(page_view: DataFrame) -> DataFrame:

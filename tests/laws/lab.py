@@ -21,10 +21,8 @@ from pyspark.sql.types import IntegerType
 from tests.laws.events import START, Record, log
 from tests.laws.with_case import with_case
 from truelog.batch.batch_context import BatchContext
-from truelog.kernel import clock, copies, groups, joins, merge, stage, table, table_hash
+from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier
-from truelog.kernel.stage import NO_ROWS, StagedRows
-from truelog.kernel.table_hash import TableHash
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -35,11 +33,18 @@ from truelog.schema.event_version import judge
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView, extend_view
+from truelog.tables import deploy as table
+from truelog.tables import stage, table_hash
+from truelog.tables.compiled_view import CompiledView, extend_view
+from truelog.tables.compiler import compile_view
+from truelog.tables.dedupe import merge as copies
+from truelog.tables.fold import merge as groups
+from truelog.tables.join import merge as joins
+from truelog.tables.provenance_frame import ProvenanceFrame
+from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.table_hash import TableHash
 from truelog.views.group import INPUTS
-from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
-from truelog.views.view_compiler import compile_view
 
 Change = Callable[[View], View] | None
 

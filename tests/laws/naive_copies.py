@@ -1,4 +1,4 @@
-"""Naive copies, which `truelog.views.copies` must match: every event is compared with every earlier event."""
+"""Naive copies, which `truelog.tables.dedupe.compile` must match: every event is compared with every earlier event."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

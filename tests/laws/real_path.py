@@ -38,7 +38,7 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.batch.recompute import recompute
 from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.control import lease
-from truelog.kernel import clock, merge, table
+from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records
 from truelog.log.positions import Positions
@@ -49,7 +49,8 @@ from truelog.reconcile.row_diff import DiffCounts
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 from truelog.views.view import View
 
 CUTS = 3

@@ -16,11 +16,12 @@ from truelog import Sum, View
 from truelog.batch import base
 from truelog.batch.base import Base, Rebuilt
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, table_hash
+from truelog.kernel import clock
 from truelog.log.positions import Positions
 from truelog.support.errors import BaseAltered
 from truelog.support.settings import CATALOG, Settings
-from truelog.views.compiled_view import CompiledView, extend_view
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView, extend_view
 
 
 @dataclass(frozen=True)

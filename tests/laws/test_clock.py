@@ -22,7 +22,7 @@ from truelog.log.positions import Positions
 from truelog.maintenance import tick_retention
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 TOPICS = ("a", "b", "ticks")
 ID = "ticks-id"

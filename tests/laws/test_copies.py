@@ -21,7 +21,6 @@ from tests.nightly_cases import nightly_except
 from truelog import Sum, View
 from truelog.batch import partials, rebuild
 from truelog.batch.partial_selection import PartialRange
-from truelog.kernel import copies as kernel_copies
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate_verifier import CertificateVerifier, VerificationVerdict
@@ -30,8 +29,9 @@ from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
-from truelog.views import copies
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.dedupe import compile as copies
+from truelog.tables.dedupe import merge as kernel_copies
 
 PARTITIONS, BATCHES = 12, 5
 HORIZON = 60  # seconds

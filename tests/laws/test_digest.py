@@ -8,7 +8,7 @@ from psycopg import sql
 from tests.laws.lab import Lab, cases
 from tests.laws.views import BY_SHAPE, VIEWS
 from truelog import Group, Join
-from truelog.kernel import table_hash
+from truelog.tables import table_hash
 
 
 @pytest.mark.parametrize("name", BY_SHAPE)

@@ -30,7 +30,7 @@ from truelog.batch import log_with_archive, rejudge
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
-from truelog.kernel import merge, table
+from truelog.kernel import merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import topics
 from truelog.log.positions import Positions
@@ -46,7 +46,8 @@ from truelog.support import faults
 from truelog.support.errors import MeaningChanged
 from truelog.support.faults import FaultInjectedError
 from truelog.support.settings import KafkaUser, Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 
 PARTITIONS = 2
 

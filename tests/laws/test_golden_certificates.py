@@ -12,8 +12,8 @@ import pytest
 from tests.laws.lab import Lab
 from truelog.log import records
 from truelog.reconcile import certificate
+from truelog.tables.compiler import compile_view
 from truelog.views import catalogue
-from truelog.views.view_compiler import compile_view
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 

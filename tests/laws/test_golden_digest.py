@@ -18,11 +18,12 @@ from pyspark.sql import types as t
 
 from tests.laws.lab import Lab
 from truelog import Latest, View
-from truelog.kernel import table, table_hash
 from truelog.measures import columns
 from truelog.storage.database import names
 from truelog.support.errors import BadDeclaration
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView
 
 NAN, INFINITY = math.nan, math.inf
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,7 +1,7 @@
 """Law 7: a view's fingerprint covers the code that made its table, including the library code.
 
 A failure means that records or values have changed their meaning, so merges must not add to existing tables. Raise
-`MEANING` in `truelog.views.fingerprint` and record the new digests here.
+`MEANING` in `truelog.tables.fingerprint` and record the new digests here.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from tests.library.hostile import GOOD, HOSTILE, THING
 from truelog.log import records
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT
-from truelog.views import fingerprint
+from truelog.tables import fingerprint
 
 DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
 TOTALLED = {1: "dd51d00ea01094d31e7613f21264c1a4821bb1d5487762b5faa1214482c3ea1a"}

@@ -19,16 +19,17 @@ from tests.laws.events import START, Record
 from tests.laws.lab import Lab, cases, everywhere, place
 from tests.laws.views import BY_TABLES, VIEWS
 from truelog import Join, View
-from truelog.kernel import clock, merge, table
+from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Merge
-from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.support import faults
 from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.stage import StagedRows
 from truelog.views.lateness import EventWindow
 
 LOGS = 40  # joined into one log

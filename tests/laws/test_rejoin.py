@@ -15,7 +15,7 @@ from truelog.kernel.apply_batch import BatchApplier
 from truelog.log.positions import Positions
 from truelog.streaming.view_worker import ViewWorker
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 INPUT = 1_000.0  # records per second
 BATCH_SECONDS = 0.5  # duration of a batch that waits for no view

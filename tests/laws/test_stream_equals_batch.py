@@ -22,7 +22,7 @@ from truelog.schema.event import EventType, load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import extend_view
+from truelog.tables.compiled_view import extend_view
 
 # A case of this law has other event ids than all other cases. In the laws whose cases share their ids, a Group without
 # copies would contain too few events.

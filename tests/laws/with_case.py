@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from truelog import Group, Join, Match, View
-from truelog.views.provenance_frame import ProvenanceFrame
+from truelog.tables.provenance_frame import ProvenanceFrame
 
 CASE = "case_id"
 

@@ -26,13 +26,14 @@ from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint
 from truelog.archive.catalog_pointer import PREFIX
 from truelog.batch import base
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, merge, table
+from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.storage import bucket
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 
 MORNING = datetime(2026, 3, 1, tzinfo=UTC)
 LATER = MORNING + timedelta(hours=3)  # when records reach the log

@@ -41,7 +41,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "archive/log_day.py": ("tests/library/archive/test_log_day.py",),
     "kernel/merge.py": ("tests/library/kernel/test_merge_protocol.py",),
     "archive/archive_commit.py": ("tests/library/archive/test_archive_commit.py",),
-    "kernel/table_hash.py": ("tests/laws/test_golden_digest.py", "tests/laws/test_digest.py"),
+    "tables/table_hash.py": ("tests/laws/test_golden_digest.py", "tests/laws/test_digest.py"),
     "reconcile/row_diff.py": ("tests/library/reconcile/test_row_diff.py",),
     "reconcile/repair.py": ("tests/library/reconcile/test_repair.py",),
     "batch/base.py": ("tests/laws/test_base.py", "tests/library/batch/test_base.py"),

@@ -14,9 +14,9 @@ from truelog.log import records
 from truelog.reconcile.reconcile import reconcile, reconcile_views
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileRequest, ReconcileResult
 from truelog.support.settings import Settings
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.compiler import compile_view
 from truelog.views import catalogue
-from truelog.views.compiled_view import CompiledView
-from truelog.views.view_compiler import compile_view
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from typing import Any
 from psycopg import sql
 
 from truelog.control import lease
-from truelog.kernel import merge, stage
+from truelog.kernel import merge
 from truelog.storage import database
 from truelog.streaming.stream import Stream
 from truelog.support.settings import Settings
+from truelog.tables import stage
 
 _add, _load = merge.add, stage.stage_rows
 

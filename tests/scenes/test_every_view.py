@@ -37,8 +37,8 @@ from truelog.serving.row_query import RowQuery
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT
+from truelog.tables.compiled_view import STATUS
 from truelog.views import catalogue
-from truelog.views.compiled_view import STATUS
 
 ALL_VIEWS = catalogue.load_all_views()
 VIEWS = {name: view for name, view in ALL_VIEWS.items() if not view.batch_only}

@@ -13,7 +13,7 @@ from tests.views.examples import Relations, Row, Rows, Sent, at, example, exampl
 from tests.views.generated import logs_and_relations
 from tests.views.rows_read import rows_read
 from truelog import View
-from truelog.kernel import table
+from truelog.tables import deploy as table
 
 EVERY, LONGEST = 3, 20
 SAVED = 'SELECT document_id, "offset", number, text FROM {checkpoints}'

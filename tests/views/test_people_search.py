@@ -10,7 +10,7 @@ from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import logs_and_rows
 from tests.views.test_home_timeline import last
 from truelog import View
-from truelog.kernel import table
+from truelog.tables import deploy as table
 
 
 def profiled(person: str, name: str, time: str = "10:00:00", verb: str = "changed", **fields: Any) -> Sent:

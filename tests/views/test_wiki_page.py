@@ -11,7 +11,7 @@ from tests.views.examples import Relations, Row, Rows, Sent, at, example, exampl
 from tests.views.generated import logs_and_relations
 from tests.views.rows_read import rows_read
 from truelog import View
-from truelog.kernel import table
+from truelog.tables import deploy as table
 
 
 def edited(text: str | None, page: str = "Kafka", verb: str = "edited", **fields: Any) -> Sent:

@@ -20,8 +20,8 @@ from tests.views.examples import WAYS, Example, Relations
 from truelog import Group, View
 from truelog.log.ticks import TOPIC as TICKS
 from truelog.storage.database import names
-from truelog.views.compiled_view import CompiledView
-from truelog.views.copies import SEEN
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.dedupe.compile import SEEN
 
 _MOST = 5  # micro-batches of a run, because each takes seconds
 

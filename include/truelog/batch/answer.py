@@ -14,13 +14,15 @@ from truelog.archive.archive_table import archived_positions
 from truelog.batch.rebuild import Rebuilder
 from truelog.control.application import ARCHIVE
 from truelog.control.view_tables import empty_answer, lock_answer
-from truelog.kernel import merge, stage, table
-from truelog.kernel.stage import StagedRows
+from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.errors import ArchiveBehind
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.stage import StagedRows
 
 
 def build_answer(

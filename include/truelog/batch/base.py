@@ -21,14 +21,15 @@ from pyspark.sql import functions as F
 from truelog.archive.archive_reader import FILE_COST
 from truelog.archive.archive_table import open_catalog
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, table_hash
-from truelog.kernel.table_hash import NO_ROWS, BucketHash, TableHash
+from truelog.kernel import clock
 from truelog.log.positions import Positions
 from truelog.spark.cache import cached
 from truelog.storage.database import Connection
 from truelog.support.errors import BaseAltered
 from truelog.support.settings import CATALOG, Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table_hash import NO_ROWS, BucketHash, TableHash
 
 NAMESPACE = "bases"
 _SLICES = 1024  # days that are so far apart share a slice

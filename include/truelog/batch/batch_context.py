@@ -13,8 +13,8 @@ from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
+from truelog.tables.compiled_view import CompiledView
 from truelog.views import catalogue
-from truelog.views.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pyspark.sql.types import IntegerType, LongType, TimestampType
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.rebuild import Rebuilder
 from truelog.log.positions import Positions
-from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
-from truelog.views.provenance_frame import ProvenanceFrame
+from truelog.tables.compiled_view import CompiledView, RowFilter, extend_view
+from truelog.tables.provenance_frame import ProvenanceFrame
 
 COORDINATES = ("_topic", "_partition", "_offset")  # the topic is its index in the view's `reads`
 RECORD = (*COORDINATES, "_broker_time", "_event_time")

@@ -21,7 +21,7 @@ from truelog.archive.archive_table import open_catalog
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.support.settings import CATALOG, Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 NAMESPACE = "partials"
 _FINGERPRINT, _FORMER = "truelog.fingerprint.2", "truelog.fingerprint"  # release 0.1 reads only the former formula

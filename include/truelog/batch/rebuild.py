@@ -19,17 +19,20 @@ from truelog.batch.lookback import find_lookback
 from truelog.batch.partial_selection import PartialSelection, select_partials
 from truelog.batch.partials import Partials
 from truelog.batch.shared_events import SharedEvents
-from truelog.kernel import bad_records, clock, copies, merge, stage, table
+from truelog.kernel import bad_records, clock, merge
 from truelog.kernel.merge import Excluded
-from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions, Range
 from truelog.log.records import Coordinates, EventFrames
 from truelog.schema import event_version
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import UsedVersions
 from truelog.storage.database import Connection
-from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
-from truelog.views.copies import SEEN
+from truelog.tables import deploy as table
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView, RowFilter, all_rows
+from truelog.tables.dedupe import merge as copies
+from truelog.tables.dedupe.compile import SEEN
+from truelog.tables.stage import StagedRows
 
 _T = TypeVar("_T")
 

@@ -17,10 +17,10 @@ from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.partial_selection import PartialRange
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.recomputation import Recomputation
-from truelog.kernel import table
 from truelog.storage.database import connect
 from truelog.support.errors import TruelogError
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 
 _AT_ONCE = 4  # views that are recomputed side by side; one alone leaves cores idle while it plans and commits
 

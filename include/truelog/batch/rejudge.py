@@ -21,8 +21,7 @@ from truelog.batch import answer
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
-from truelog.kernel import merge, table
-from truelog.kernel.stage import StagedRows
+from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
@@ -30,6 +29,8 @@ from truelog.storage.database import connect
 from truelog.support import faults
 from truelog.support.errors import CodeChanged, MeaningChanged, NotMade, Stale
 from truelog.support.settings import Settings
+from truelog.tables import deploy as table
+from truelog.tables.stage import StagedRows
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from pyspark.sql import SparkSession
 from truelog.control import application
 from truelog.control.application import ARCHIVE, hash_lines
 from truelog.log import records
-from truelog.plans.steps import Steps
 from truelog.schema.event import EventTypes
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.compiler import compile_view
 from truelog.views import catalogue
-from truelog.views.compiled_view import CompiledView
 from truelog.views.group import Group
+from truelog.views.steps import Steps
 from truelog.views.view import View
-from truelog.views.view_compiler import compile_view
 
 
 @dataclass(frozen=True)

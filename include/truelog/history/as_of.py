@@ -15,14 +15,15 @@ from truelog.archive.archive_reader import ScanCost, Wanted, scan_cost
 from truelog.archive.archive_table import archived_positions
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, merge, table
+from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
 from truelog.serving import row_export
 from truelog.serving.row_query import RowQuery
 from truelog.storage.database import Connection, connect
 from truelog.support import timestamps
 from truelog.support.errors import ArchiveBehind, BadInput
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 
 _SCHEMA = "pg_temp"  # PostgreSQL's name for the temporary tables of a session
 

@@ -28,13 +28,14 @@ from truelog.history.row_key import RowKey, parse_key
 from truelog.history.shown_rows import ShownRows, as_data
 from truelog.history.steps import EVENT_TIME, PLACE, EventSteps, Place
 from truelog.history.trace import Source, Trace, trace_group, trace_view
-from truelog.kernel import clock, merge, table
+from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -21,9 +21,9 @@ from truelog.history.steps import EventSteps, contributions, transformed, with_s
 from truelog.history.trace import Source, Trace
 from truelog.log.positions import Positions
 from truelog.spark.cache import cached
-from truelog.views.compiled_view import CompiledView, with_keys
+from truelog.tables.compiled_view import CompiledView, with_keys
+from truelog.tables.join.compile import Joined, combinations, versions_of
 from truelog.views.join import Match, split
-from truelog.views.joined import Joined, combinations, versions_of
 
 _Keys = tuple[CompiledView, DataFrame]  # a table, and keys of its rows
 

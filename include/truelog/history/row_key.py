@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from truelog.support.errors import BadInput
-from truelog.views.compiled_view import CompiledView, RowFilter, with_keys
+from truelog.tables.compiled_view import CompiledView, RowFilter, with_keys
 from truelog.views.group import Group
 
 

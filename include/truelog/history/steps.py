@@ -18,7 +18,7 @@ from truelog.batch.contributions import totals_by_record, transformed_by_record
 from truelog.batch.rebuild import Rebuilder
 from truelog.history.shown_rows import STEP
 from truelog.log.positions import Positions
-from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
+from truelog.tables.compiled_view import CompiledView, RowFilter, extend_view
 
 PLACE = "_place"
 EVENT_TIME = "_event_micros"

@@ -18,7 +18,7 @@ from truelog.history.shown_rows import STEP
 from truelog.history.steps import EventSteps, contributions, transformed, with_step
 from truelog.log.positions import Positions
 from truelog.spark.cache import cached
-from truelog.views.compiled_view import CompiledView, with_keys
+from truelog.tables.compiled_view import CompiledView, with_keys
 
 
 @dataclass(frozen=True)

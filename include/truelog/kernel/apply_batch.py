@@ -18,8 +18,7 @@ import psycopg
 
 from truelog.control import log_cuts
 from truelog.control.lease import Holder
-from truelog.kernel import bad_records, copies, groups, merge, stage
-from truelog.kernel.copies import Partitions
+from truelog.kernel import bad_records, merge
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log import leader_epochs, records
 from truelog.log.leader_epochs import Epochs
@@ -30,7 +29,11 @@ from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.errors import LogCut, ServiceDown
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.dedupe import merge as copies
+from truelog.tables.dedupe.merge import Partitions
+from truelog.tables.fold import merge as groups
 from truelog.views.group import INPUTS
 
 

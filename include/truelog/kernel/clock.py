@@ -21,7 +21,7 @@ from truelog.log.valid_tick import TickRow, tick_ends
 from truelog.schema.event import FUTURE_LIMIT
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 TOPIC = "ticks"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

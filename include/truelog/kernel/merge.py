@@ -18,14 +18,18 @@ from datetime import datetime
 from typing import Any, cast
 
 from truelog.control import lease
-from truelog.kernel import clock, copies, groups, joins, stage
-from truelog.kernel.stage import StagedRows
+from truelog.kernel import clock
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.errors import Gap, MeaningChanged, Stale
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.dedupe import merge as copies
+from truelog.tables.fold import merge as groups
+from truelog.tables.join import merge as joins
+from truelog.tables.stage import StagedRows
 from truelog.views.group import INPUTS
 
 

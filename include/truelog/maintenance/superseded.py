@@ -20,10 +20,10 @@ from psycopg import sql
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import base, partials
 from truelog.control.view_tables import tables_of
-from truelog.kernel import joins
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
+from truelog.tables.join import merge as joins
 from truelog.views.catalogue import table_name
 
 _SUPERSEDED = """

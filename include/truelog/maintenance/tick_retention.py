@@ -16,8 +16,8 @@ from truelog.kernel import clock
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection
+from truelog.tables.compiled_view import CompiledView
 from truelog.views.catalogue import table_name
-from truelog.views.compiled_view import CompiledView
 
 _BATCH = 50_000  # ticks deleted in one transaction; a stream that stores a tick waits for that transaction
 

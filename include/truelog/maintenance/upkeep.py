@@ -23,14 +23,15 @@ from truelog.archive.archive_table import NAMESPACE, open_catalog
 from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
 from truelog.batch import base, partials
 from truelog.batch.batch_context import open_batch
-from truelog.kernel import clock, merge, stage
+from truelog.kernel import clock, merge
 from truelog.maintenance import retention, tick_retention
 from truelog.maintenance.superseded import drop_superseded
 from truelog.quality import gx_docs
 from truelog.reconcile import row_diff
 from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
 
 _RETENTION = timedelta(days=3)  # for snapshots and uncommitted files; no commit and no reader takes that long
 

@@ -15,13 +15,13 @@ from psycopg import sql
 
 from truelog.measures.measure import Latest
 from truelog.monitor.declared_view import declared_view
-from truelog.plans.steps import COORDINATES
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
+from truelog.tables.side_tables import side_tables
 from truelog.views import catalogue
 from truelog.views.group import INPUTS, Group
-from truelog.views.side_tables import side_tables
+from truelog.views.steps import COORDINATES
 from truelog.views.view import View
 
 _SECONDS = 1.0  # for the search in all views, because the tables have no index on coordinates

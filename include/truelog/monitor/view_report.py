@@ -21,8 +21,8 @@ from truelog.serving.serving_status import ServingStatus
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
+from truelog.tables.side_tables import relation_names
 from truelog.views import catalogue
-from truelog.views.side_tables import relation_names
 from truelog.views.view import View
 
 

@@ -16,11 +16,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from truelog import __version__
-from truelog.kernel.table_hash import TableHash
 from truelog.log.positions import Positions
 from truelog.schema.event_version import UsedVersions
 from truelog.support.errors import BadInput
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table_hash import TableHash
 
 FORMAT = 1  # version of the document and of the row encoding that is hashed
 

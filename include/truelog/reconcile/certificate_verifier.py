@@ -19,7 +19,7 @@ from truelog.archive import archive_reader
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.batch_context import open_batch
 from truelog.control import event_registry
-from truelog.kernel import bad_records, clock, copies, table_hash
+from truelog.kernel import bad_records, clock
 from truelog.log import records
 from truelog.log.positions import Positions, Range
 from truelog.log.records import EventFrames
@@ -30,7 +30,9 @@ from truelog.schema.event import EventTypes
 from truelog.schema.event_version import UsedVersions
 from truelog.support.errors import ArchiveBehind, TopicRecreated
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.dedupe import merge as copies
 
 
 class VerificationVerdict(StrEnum):

@@ -15,8 +15,9 @@ from typing import Any
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange, select_partials
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, merge, table_hash
+from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
+from truelog.tables import table_hash
 
 _RUNS_A_DAY = 24
 

@@ -34,8 +34,7 @@ from truelog.batch.base import Rebuilt
 from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.shared_events import SharedEvents, shared_events
-from truelog.kernel import clock, merge, table, table_hash
-from truelog.kernel.table_hash import BucketHash, TableHash
+from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store, root_cause, row_diff
 from truelog.reconcile.certificate import Certificate, EqualResult
@@ -49,7 +48,10 @@ from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import ArchiveBehind, CodeChanged, MeaningChanged, NotMade, TruelogError
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table_hash import BucketHash, TableHash
 
 _SAMPLE = 100  # maximum number of differing rows stored with the result; the counts cover all differing rows
 _AT_ONCE = 4  # views that are compared side by side

@@ -26,15 +26,18 @@ from pyspark.sql.types import StructField, StructType
 
 from truelog.batch import answer
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import groups, joins, merge, stage
-from truelog.kernel.loaded_inputs import inputs_of
-from truelog.kernel.stage import StagedRows
+from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, names
 from truelog.support.errors import Stale
-from truelog.views.compiled_view import CompiledView, RowFilter, all_rows, with_keys
-from truelog.views.copies import SEEN
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView, RowFilter, all_rows, with_keys
+from truelog.tables.dedupe.compile import SEEN
+from truelog.tables.fold import merge as groups
+from truelog.tables.fold.inputs import inputs_of
+from truelog.tables.join import merge as joins
+from truelog.tables.stage import StagedRows
 
 
 def repair(rebuilder: Rebuilder, compared: Positions) -> int:

@@ -29,7 +29,7 @@ from truelog.archive import audit_evidence
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.contributions import COORDINATES, RECORD, by_record, totals_by_record, transformed_by_record
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, table_hash
+from truelog.kernel import clock
 from truelog.log.positions import Positions, Range
 from truelog.measures.measure import Sum
 from truelog.reconcile import row_diff
@@ -43,8 +43,9 @@ from truelog.reconcile.offset_search import (
 )
 from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView, RowFilter
-from truelog.views.copies import SEEN
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.dedupe.compile import SEEN
 
 log = logging.getLogger("truelog.root_cause")
 

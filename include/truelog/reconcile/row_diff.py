@@ -11,9 +11,9 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog.kernel import table_hash
 from truelog.storage.database import Connection, definitions, names
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)

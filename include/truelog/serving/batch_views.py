@@ -8,13 +8,14 @@ from functools import partial
 from truelog.batch import answer
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import view_tables
-from truelog.kernel import merge, table
+from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.serving import fallback_policy
 from truelog.serving.answer_job import AnswerOutcome, build_each
 from truelog.storage.database import connect
 from truelog.support.errors import BadDeclaration, MeaningChanged
 from truelog.support.settings import Settings
+from truelog.tables import deploy as table
 from truelog.views import catalogue
 
 

@@ -40,7 +40,7 @@ from truelog.streaming.view_deployment import ViewDeployment
 from truelog.streaming.view_worker import ViewWorker, records_are_reread
 from truelog.support import faults
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import needed_columns
+from truelog.tables.compiled_view import needed_columns
 
 _MAX_VIEWS = 256  # threads; a thread is created only when a view needs one
 _RECORDS_IN_GRACE = 100_000  # the largest batch that waits no longer than the setting says

@@ -15,14 +15,16 @@ from pyspark.sql import SparkSession
 from truelog.control import application, lease, view_status
 from truelog.control.lease import Holder
 from truelog.control.view_loader import load_views
-from truelog.kernel import clock, merge, stage, table
+from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicHealth
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
 
 log = logging.getLogger("truelog.stream")
 

@@ -34,7 +34,7 @@ from truelog.schema.event_version import readings_of
 from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 _REASON_LENGTH = 500  # characters
 _LONGEST_PAUSE = 60.0  # seconds

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from truelog.measures.measure import Measure, Value
-from truelog.plans.stepped import NUMBER
-from truelog.plans.steps import COORDINATES, Steps
 from truelog.support.errors import BadDeclaration
+from truelog.views.steps import COORDINATES, NUMBER, Steps
 from truelog.views.view import View
 
 INPUTS, CHECKPOINTS = "inputs", "checkpoints"  # the names of the side tables

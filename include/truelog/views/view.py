@@ -32,7 +32,7 @@ class View:
     allowed_lateness: how long after its event time an event may reach the log and still count ("1 hour"). None means
         forever. Events that come later are counted in a side table, `views.<view>_dropped`.
     dedupe: for how long an event with the id of an earlier event of its partition is a copy, which does not count
-        ("1 hour"; `truelog.views.copies`). None means that each event counts.
+        ("1 hour"; `truelog.tables.dedupe.compile`). None means that each event counts.
     window: the interval of event time that a row describes. Readers then see whether a row is open, complete or
         corrected. The measures need `corrections` (`EventWindow.corrections`).
     columns: the meaning of each column, shown to readers.

@@ -8,13 +8,14 @@ import pytest
 from psycopg import sql
 
 from tests.library.reconcile.test_repair import TOPIC, Ground, ground, send  # noqa: F401 — a fixture
-from truelog.kernel import bad_records, merge, stage
+from truelog.kernel import bad_records, merge
 from truelog.kernel.merge import Excluded
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.reconcile import reconcile
 from truelog.storage.database import connect
 from truelog.support.errors import StagingTorn
+from truelog.tables import stage
 
 
 def at(ground: Ground) -> int:  # noqa: F811

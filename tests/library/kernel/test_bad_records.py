@@ -10,7 +10,7 @@ from truelog import Sum, View
 from truelog.kernel.bad_records import exclude_and_retry
 from truelog.kernel.merge import Excluded
 from truelog.log.records import EventFrames
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 VIEW = View(reads=("click",), transform=lambda click: click, key=("url",), measures={"clicks": Sum()})
 COMPILED = CompiledView("clicks", VIEW, {}, "")

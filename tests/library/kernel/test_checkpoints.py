@@ -13,12 +13,12 @@ from tests.library.archived import Archived, archived
 from tests.library.kernel.test_groups import change, oversized
 from truelog import Group, Steps
 from truelog.batch import rejudge
-from truelog.kernel import loaded_inputs
-from truelog.plans.stepped import SEED, Stepped
 from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.support.settings import Settings
+from truelog.tables.fold import inputs as loaded_inputs
+from truelog.tables.fold.stepped import SEED, Stepped
 
 EVERY, MOST = 2, 6
 

@@ -21,7 +21,7 @@ from truelog.batch import log_with_archive, partials, rejudge
 from truelog.batch.partial_selection import PartialRange
 from truelog.history.explain import explain
 from truelog.history.explanation import Verdict
-from truelog.kernel import copies, merge, stage, table
+from truelog.kernel import merge
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -38,7 +38,10 @@ from truelog.storage.database import connect
 from truelog.support import faults
 from truelog.support.errors import BadDeclaration, Stale
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.dedupe import merge as copies
 
 REPAIR = ReconcileRequest(repair=True)
 

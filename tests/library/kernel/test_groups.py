@@ -12,13 +12,14 @@ from tests.laws.lab import Lab
 from tests.library.archived import Archived, archived
 from truelog import Group
 from truelog.batch import rejudge
-from truelog.kernel import groups, merge
+from truelog.kernel import merge
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.support.errors import Stale
 from truelog.support.settings import Settings
+from truelog.tables.fold import merge as groups
 
 MOST = 4
 

@@ -14,13 +14,13 @@ from tests.laws.lab import Lab
 from tests.library.archived import Archived, archived
 from truelog import Join, Latest, Match, Totals, View, latest
 from truelog.batch import rejudge
-from truelog.kernel import joins
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.join import merge as joins
 
 POPULAR = 2  # an author with more followers has no entries in timelines
 

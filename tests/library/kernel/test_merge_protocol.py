@@ -14,14 +14,16 @@ from tests.deadline import deadline, until
 from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
 from truelog import Sum, View
 from truelog.control import lease
-from truelog.kernel import merge, stage, table
+from truelog.kernel import merge
 from truelog.kernel.merge import Excluded, Merge
-from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced, Gap, MeaningChanged, ServiceDown, StagingTorn, Stale, TopicRecreated
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.stage import StagedRows
 
 BAD = Excluded("page_view", 0, 7, "DIVIDE_BY_ZERO")
 

@@ -11,11 +11,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.laws.lab import Lab
 from truelog import Sum, View
-from truelog.kernel import table
 from truelog.log import records
 from truelog.support.errors import CodeChanged, NotMade
-from truelog.views.compiled_view import CompiledView
-from truelog.views.view_compiler import compile_view
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.compiler import compile_view
 
 
 def per_browser(page_view: DataFrame) -> DataFrame:

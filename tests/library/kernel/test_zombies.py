@@ -21,11 +21,11 @@ from tests.library.kernel.zombie import DISARM, EVENTS, IDLE, READY, WORKED_ON, 
 from tests.scenes.applications import Application, start
 from truelog.control import lease
 from truelog.control.lease import Holder, Lease
-from truelog.kernel import table
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 
 _BLOCKED = """
     SELECT EXISTS (

@@ -19,16 +19,17 @@ from pyspark.sql.types import IntegerType, StringType
 from truelog import Sum, View
 from truelog.control import lease
 from truelog.control.lease import LEASE_LOST, Holder
-from truelog.kernel import merge, stage
+from truelog.kernel import merge
 from truelog.kernel.merge import Merge
-from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.storage import database
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.errors import Fenced, Stale
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.stage import StagedRows
 
 EVENTS = 10
 READY = "zombie.ready"  # the batch is staged, and the process has not begun its merge

@@ -12,7 +12,7 @@ from truelog import View
 from truelog.log import records
 from truelog.schema.event import EventTypes, load_events
 from truelog.streaming.view_worker import records_are_reread
-from truelog.views.compiled_view import CompiledView, needed_columns
+from truelog.tables.compiled_view import CompiledView, needed_columns
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 CLICK = {"event_id": "e", "url": "u", "search_id": "s", "visitor_id": "v", "occurred_at": NOW.isoformat()}

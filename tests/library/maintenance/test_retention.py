@@ -15,7 +15,7 @@ from tests.deadline import until
 from tests.library.kernel.zombie import at, counter, stage_events
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import base, partials
-from truelog.kernel import merge, stage, table
+from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.maintenance import retention
 from truelog.maintenance.retention import RETENTION, Expiring, delete_old_rows
@@ -23,6 +23,8 @@ from truelog.maintenance.superseded import Version, drop_superseded
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
+from truelog.tables import deploy as table
+from truelog.tables import stage
 
 OLD = "now() - interval '400 days'"
 

@@ -20,7 +20,7 @@ from truelog.maintenance import upkeep
 from truelog.storage import bucket
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 TILE = PartialRange(

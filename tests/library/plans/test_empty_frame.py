@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog.log import records
-from truelog.plans import plan
-from truelog.plans.empty_frame import empty_frame
 from truelog.schema.event import load_events
+from truelog.tables import plan
+from truelog.tables.empty_frame import empty_frame
 
 TYPES = load_events()
 

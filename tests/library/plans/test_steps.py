@@ -10,8 +10,8 @@ from pyspark.sql.types import StructField, StructType
 
 from tests.laws.lab import Lab
 from truelog import Group, Steps
-from truelog.plans import plan
 from truelog.support.errors import BadDeclaration
+from truelog.tables import plan
 
 Step = Callable[[Column, Column], Column]
 

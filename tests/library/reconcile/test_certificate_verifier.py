@@ -28,7 +28,7 @@ from truelog.reconcile.reconcile_result import ReconcileResult
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
-from truelog.views.view_compiler import compile_view
+from truelog.tables.compiler import compile_view
 
 HOSTILE = "http://x/😀'\"<script>\u0000"
 

@@ -13,9 +13,8 @@ from tests.library.reconcile.test_repair import TOPIC, Ground, archive, ground, 
 from truelog.archive import archive_reader
 from truelog.batch.base import Rebuilt
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import merge, table_hash
+from truelog.kernel import merge
 from truelog.kernel.merge import Merge
-from truelog.kernel.table_hash import TableHash
 from truelog.log.positions import Positions
 from truelog.reconcile import partial_audit, row_diff
 from truelog.reconcile import reconcile as module
@@ -26,6 +25,8 @@ from truelog.reconcile.reconcile_result import NOWHERE, ReconcileRequest, Reconc
 from truelog.storage.database import connect
 from truelog.support.errors import CodeChanged, MeaningChanged
 from truelog.support.settings import Settings
+from truelog.tables import table_hash
+from truelog.tables.table_hash import TableHash
 
 FOUND = ReconcileResult("v", 1, Positions(), rows=1000, verdict="DIFFERENT")
 

@@ -27,10 +27,9 @@ from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
-from truelog.kernel import merge, stage, table
+from truelog.kernel import merge
 from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Excluded, Merge
-from truelog.kernel.stage import StagedRows
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.reconcile.offset_search import Cause, Explanation
@@ -42,7 +41,10 @@ from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import MeaningChanged, ServiceDown, Stale, TopicRecreated
 from truelog.support.settings import KafkaUser, Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.stage import StagedRows
 
 TOPIC = "dead_letter"  # no scene's view reads it, so a test may delete its records from Kafka
 

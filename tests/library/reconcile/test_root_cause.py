@@ -12,7 +12,7 @@ from tests.library.archived import MORNING, Archived, archived
 from truelog.archive.archive_table import identifier, open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
-from truelog.kernel import merge, stage
+from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import Cause
@@ -20,6 +20,7 @@ from truelog.reconcile.reconcile import compare, reconcile, refused_result
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileResult
 from truelog.storage import bucket
 from truelog.support.settings import Settings
+from truelog.tables import stage
 
 BATCH = ({0: 11, 1: 9}, {0: 23, 1: 17})
 NAMED = "exactly the records click 0:[11, 23), click 1:[9, 17)"

@@ -8,13 +8,14 @@ import pytest
 from psycopg import sql
 
 from tests.library.kernel.zombie import counter
-from truelog.kernel import table, table_hash
-from truelog.kernel.table_hash import BucketHash
 from truelog.reconcile import row_diff
 from truelog.reconcile.row_diff import DiffCounts
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table_hash import BucketHash
 
 Rows = Mapping[str | None, int | None]
 REBUILT: Rows = {"same": 1, None: 2, "no count": None, "missing": 3, "different": 4, "NULL now": 5}

@@ -12,7 +12,6 @@ from tests.library.archived import MORNING, PER_URL, Archived, archived
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.control.view_tables import diff_tables, tables_of
-from truelog.kernel import table
 from truelog.log.positions import Positions
 from truelog.maintenance import superseded
 from truelog.maintenance.superseded import Version
@@ -24,7 +23,8 @@ from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 
 # The records reach the log at 03:00. Clicks before 01:00 are too late.
 ON_TIME = replace(PER_URL, keep=None, allowed_lateness="2 hours")

@@ -9,13 +9,15 @@ import pytest
 from psycopg import sql
 
 from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
-from truelog.kernel import merge, table, table_hash
+from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.reconcile import reconcile
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables import table_hash
+from truelog.tables.compiled_view import CompiledView
 
 
 @pytest.fixture

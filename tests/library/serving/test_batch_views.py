@@ -18,7 +18,6 @@ from truelog.batch.rejudge import rebuild_under_reading
 from truelog.control import view_tables
 from truelog.history.explain import explain
 from truelog.history.explanation import Verdict
-from truelog.kernel import table
 from truelog.lag import lag_poll, lag_report
 from truelog.log.positions import Positions
 from truelog.maintenance import superseded
@@ -33,7 +32,8 @@ from truelog.serving.batch_views import build_batch_view
 from truelog.serving.serving_status import BATCH, ServingStatus
 from truelog.support.errors import ArchiveBehind, CodeChanged
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 
 FROM_RAW = ReconcileRequest(from_raw=True)
 

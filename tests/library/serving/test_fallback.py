@@ -11,13 +11,14 @@ from tests.deadline import deadline, until
 from tests.laws.lab import Lab
 from tests.library.archived import Archived, archived
 from truelog.control import application, view_status
-from truelog.kernel import merge, stage
+from truelog.kernel import merge
 from truelog.reconcile.reconcile import reconcile
 from truelog.serving import fallback, fallback_policy, serving_status
 from truelog.serving.serving_status import BATCH, STREAM
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
+from truelog.tables import stage
 
 
 @pytest.fixture

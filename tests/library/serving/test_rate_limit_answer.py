@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.laws.lab import Lab
-from truelog.kernel import table
 from truelog.serving import rate_limit_answer
 from truelog.serving.rate_limit import DEFAULT, Block, Policy, Requests, Usage
 from truelog.storage.database import Connection
 from truelog.support.errors import NotSetUp
+from truelog.tables import deploy as table
 from truelog.views import catalogue
 
 AT = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

@@ -16,7 +16,6 @@ from tests.deadline import deadline
 from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.control import application, view_status
-from truelog.kernel import table
 from truelog.log.positions import Positions
 from truelog.reconcile.offset_search import Cause
 from truelog.serving import fallback_policy, serving_status
@@ -24,8 +23,9 @@ from truelog.serving.serving_status import BATCH, STREAM
 from truelog.storage.database import Connection, connect, migrate
 from truelog.support.errors import CodeChanged, TopicRecreated
 from truelog.support.settings import Settings
+from truelog.tables import deploy as table
+from truelog.tables.compiled_view import CompiledView
 from truelog.views.catalogue import table_name
-from truelog.views.compiled_view import CompiledView
 
 VIEW = View(reads=("page_view",), transform=lambda page_view: page_view, key=("minute",), measures={"views": Sum()})
 KINDS = {"minute": TimestampType(), "views": LongType()}

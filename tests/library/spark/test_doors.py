@@ -17,10 +17,10 @@ from tests.laws.lab import Lab
 from tests.laws.views import IN_STEPS
 from tests.library.archived import PER_URL, archived
 from tests.library.spark import stranger
-from truelog.kernel import table
 from truelog.log import records, topics
 from truelog.support.settings import Settings
-from truelog.views.copies import SEEN
+from truelog.tables import deploy as table
+from truelog.tables.dedupe.compile import SEEN
 from truelog.views.group import CHECKPOINTS, INPUTS
 
 pytestmark = pytest.mark.own_jvm

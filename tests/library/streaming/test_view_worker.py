@@ -18,7 +18,7 @@ from truelog.storage.database import Connection, connect
 from truelog.streaming.view_worker import ViewWorker
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 NAME = "hanging"
 TABLE = sql.Identifier("state", NAME)

@@ -24,9 +24,9 @@ from pyspark.sql.types import (
 from truelog import First, Latest, Max, Sum, View, latest
 from truelog.log import records
 from truelog.schema.event import load_events
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.compiler import compile_view
 from truelog.views import catalogue
-from truelog.views.compiled_view import CompiledView
-from truelog.views.view_compiler import compile_view
 
 Transform = Callable[..., DataFrame]
 

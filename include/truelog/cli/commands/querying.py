@@ -104,8 +104,8 @@ def _query_present(settings: Settings, view: str, wanted: "RowQuery") -> None:
 
 def _presented(settings: Settings, view: str, relation: str) -> str:
     """The name of a relation that the view presents."""
+    from truelog.tables.side_tables import relation_names
     from truelog.views import catalogue
-    from truelog.views.side_tables import relation_names
 
     presented = relation_names(catalogue.load_view(view, settings.views_folder))
     if relation not in presented:
@@ -238,7 +238,7 @@ def views(as_json: AsJson = False) -> None:
 
 def _declaration(view: "View") -> dict[str, Any]:
     """What the view's file declares."""
-    from truelog.views.side_tables import relation_names
+    from truelog.tables.side_tables import relation_names
 
     return {
         "version": view.version,

@@ -1,4 +1,4 @@
-"""Removes the copies from a view's events (`truelog.views.copies`), in the stream and in rebuilds.
+"""Removes the copies from a view's events (`truelog.tables.dedupe.compile`), in the stream and in rebuilds.
 
 A batch of the stream has few events, and the ids of earlier ones are in the side table `seen`. Before the batch's
 events are transformed:
@@ -19,18 +19,18 @@ from psycopg import sql
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from truelog.kernel import stage
-from truelog.kernel.stage import StagedRows
 from truelog.log import records
 from truelog.log.positions import Range
 from truelog.log.records import Coordinates, EventFrames
 from truelog.log.topics import PartitionKey
-from truelog.plans.steps import COORDINATES
 from truelog.storage.database import Connection, names
 from truelog.support.settings import Settings
-from truelog.views import copies
-from truelog.views.compiled_view import CompiledView
-from truelog.views.copies import LOG_TIME, SEEN
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.dedupe import compile as copies
+from truelog.tables.dedupe.compile import LOG_TIME, SEEN
+from truelog.tables.stage import StagedRows
+from truelog.views.steps import COORDINATES
 
 _SCHEMA = StructType(
     [StructField(*each) for each in zip(COORDINATES, (StringType(), IntegerType(), LongType()), strict=True)]

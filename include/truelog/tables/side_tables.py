@@ -13,14 +13,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog.measures.measure import Sum, Value
-from truelog.plans.stepped import NUMBER
-from truelog.plans.steps import COORDINATES, Steps
 from truelog.support.errors import BadDeclaration
-from truelog.views.copies import SEEN, seen_table
+from truelog.tables.dedupe.compile import SEEN, seen_table
+from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Totals, counted
 from truelog.views.lateness import is_late
-from truelog.views.provenance_frame import ProvenanceFrame
+from truelog.views.steps import COORDINATES, NUMBER, Steps
 from truelog.views.view import View
 
 

@@ -15,9 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from truelog.measures.measure import Value
-from truelog.plans.steps import COORDINATES, Steps
+from truelog.views.steps import COORDINATES, NUMBER, Steps
 
-NUMBER = "number"  # the column of a checkpoint that says how many inputs of its group are before it
 SEED = "_seed"  # column of the seed: its number and its state. It is NULL in the row of an input
 _COUNT, _CHUNK = "_count", "_chunk"
 _TYPES = (StringType(), IntegerType(), LongType())

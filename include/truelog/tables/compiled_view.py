@@ -11,11 +11,11 @@ from pyspark.sql.types import DataType, StringType
 from truelog.measures.columns import bounded, clean, sql_type
 from truelog.measures.measure import First, Latest
 from truelog.support.errors import CodeChanged
+from truelog.tables.dedupe.compile import SEEN
+from truelog.tables.fold.compiled import Fold
+from truelog.tables.join.compile import Joined
 from truelog.views.catalogue import table_name
-from truelog.views.copies import SEEN
-from truelog.views.fold import Fold
 from truelog.views.group import CHECKPOINTS, Group
-from truelog.views.joined import Joined
 from truelog.views.view import View
 
 STATUS = "status"  # the column that says whether a row of a view with a window is open, complete or corrected

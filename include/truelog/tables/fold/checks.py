@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from truelog.plans import plan
-from truelog.plans.steps import COORDINATES
 from truelog.support.errors import BadDeclaration
+from truelog.tables import plan
+from truelog.views.steps import COORDINATES
 
 _STEPS = {
     "Project",

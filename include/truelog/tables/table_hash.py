@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from truelog.measures.columns import float_bits
 from truelog.storage.database import Connection
-from truelog.views.compiled_view import CompiledView, RowFilter
+from truelog.tables.compiled_view import CompiledView, RowFilter
 
 # The bits of a float. All NaNs have the same encoding, and so do both zeros.
 _FLOAT_SQL = (

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from truelog.storage.database import Connection, names
 from truelog.support.errors import StagingTorn
 from truelog.support.settings import STAGER, Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView
 
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64

@@ -14,15 +14,15 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.kernel import loaded_inputs, stage
-from truelog.kernel.loaded_inputs import first_inputs, inputs_of, same_group, state
-from truelog.kernel.stage import NO_ROWS, StagedRows
-from truelog.plans.stepped import NUMBER
-from truelog.plans.steps import COORDINATES
 from truelog.storage.database import Connection, names
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.fold import inputs as loaded_inputs
+from truelog.tables.fold.inputs import first_inputs, inputs_of, same_group, state
+from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.views.group import INPUTS
+from truelog.views.steps import COORDINATES, NUMBER
 
 
 def stage_touched(spark: SparkSession, compiled: CompiledView, settings: Settings, staged: StagedRows) -> StagedRows:

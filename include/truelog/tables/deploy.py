@@ -8,10 +8,11 @@ from itertools import product
 import pyspark
 from psycopg import sql
 
-from truelog.kernel import joins, stage
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.join import merge as joins
 
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"

@@ -20,13 +20,13 @@ from itertools import chain, combinations
 
 from psycopg import sql
 
-from truelog.kernel import stage
-from truelog.kernel.stage import NO_ROWS, StagedRows
 from truelog.measures.columns import sql_type
 from truelog.storage.database import Connection, definitions, names
-from truelog.views.compiled_view import CompiledView
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.join.compile import Joined, live_sql, relation
+from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.views.join import Match, split
-from truelog.views.joined import Joined, live_sql, relation
 
 CHANGES = "_changes"  # suffix of the table with the noted rows
 _PENDING = StagedRows(("changes",), 0, 0)  # the staged counts that follow from earlier tables

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 if TYPE_CHECKING:
-    from truelog.views.compiled_view import CompiledView
+    from truelog.tables.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from truelog.plans import plan
-from truelog.plans.empty_frame import empty_frame
 from truelog.schema.derived import IS_DERIVED
 from truelog.support.durations import seconds
+from truelog.tables import plan
+from truelog.tables.empty_frame import empty_frame
 from truelog.views.group import Group
 from truelog.views.join import Match
 from truelog.views.view import View

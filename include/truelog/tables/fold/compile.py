@@ -8,15 +8,16 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from truelog.plans import fold_checks, plan
-from truelog.plans.empty_frame import empty_frame
-from truelog.plans.stepped import Stepped
-from truelog.plans.steps import Steps
 from truelog.support.errors import BadDeclaration
-from truelog.views.compiled_view import CompiledView
-from truelog.views.fingerprint import fold_fingerprint, steps_fingerprint
-from truelog.views.fold import Fold
+from truelog.tables import plan
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.empty_frame import empty_frame
+from truelog.tables.fingerprint import fold_fingerprint, steps_fingerprint
+from truelog.tables.fold import checks as fold_checks
+from truelog.tables.fold.compiled import Fold
+from truelog.tables.fold.stepped import Stepped
 from truelog.views.group import Group
+from truelog.views.steps import Steps
 from truelog.views.view import View
 
 _STATE = "_state"

@@ -14,7 +14,7 @@ from truelog.support.errors import BadDeclaration
 from truelog.views.join import Match, split
 
 if TYPE_CHECKING:
-    from truelog.views.compiled_view import CompiledView
+    from truelog.tables.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,23 @@ from pyspark.sql.types import DataType, IntegerType, StringType, StructType
 
 from truelog.measures.columns import ColumnTypes, sql_type
 from truelog.measures.measure import WHOLE, Sum, require_accepted
-from truelog.plans import plan
-from truelog.plans.empty_frame import empty_frame
 from truelog.support.errors import BadDeclaration
-from truelog.views.compiled_view import STATUS, CompiledView, needed_columns
-from truelog.views.fingerprint import (
+from truelog.tables import plan
+from truelog.tables.compiled_view import STATUS, CompiledView, needed_columns
+from truelog.tables.empty_frame import empty_frame
+from truelog.tables.fingerprint import (
     combined,
     find_referenced,
     fingerprint,
     former_fingerprint,
     joined_fingerprint,
 )
-from truelog.views.fold_compiler import compile_fold
+from truelog.tables.fold.compile import compile_fold
+from truelog.tables.join.compile import Joined, type_of
+from truelog.tables.side_tables import relation_names, side_tables
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Match
-from truelog.views.joined import Joined, type_of
 from truelog.views.lateness import CORRECTIONS
-from truelog.views.side_tables import relation_names, side_tables
 from truelog.views.view import View
 
 # A record's contribution must depend on that record alone, so no operator here combines rows.

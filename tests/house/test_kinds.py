@@ -1,0 +1,53 @@
+"""Nothing above `truelog.tables` names a kind of table, so that a new kind is one folder.
+
+A module names a kind if it imports from the folder or the declaration of a kind, or asks a table for its kind. `KNOWN`
+contains the number of such places in each package. A number may only fall, and all become zero.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.test_layers import LIBRARY, ORDER
+from tests.house.tree import PROJECT, modules, plant
+
+KINDS = ("truelog.tables.dedupe.", "truelog.tables.fold.", "truelog.tables.join.")
+DECLARATIONS = ("truelog.views.group.", "truelog.views.join.", "truelog.views.steps.")
+QUESTIONS = {"joined", "seen", "folded_tables", "is_derived", "dedupe", "horizon"}
+KNOWN = {"batch": 7, "control": 2, "history": 17, "kernel": 11, "maintenance": 1, "monitor": 3, "reconcile": 17}
+
+
+def named_kinds(root: Path) -> Counter[str]:
+    """The number of places in each package above `tables` that name a kind."""
+    above = ORDER[ORDER.index("tables") + 1 :]
+    return Counter(
+        package
+        for name, tree in modules(root, f"{LIBRARY}/*/*.py")
+        if (package := Path(name).parts[2]) in above
+        for node in ast.walk(tree)
+        for _ in _named(node)
+    )
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Attribute) and node.attr in QUESTIONS:
+        yield node.attr
+    if isinstance(node, ast.ImportFrom):
+        names = (f"{node.module}.{alias.name}" for alias in node.names)
+        yield from (name for name in names if name.startswith(KINDS + DECLARATIONS))
+
+
+def test_packages_above_the_tables_name_ever_fewer_kinds() -> None:
+    assert named_kinds(PROJECT) == KNOWN, "if a number has fallen, write the new number here"
+
+
+def test_a_named_kind_is_seen(tmp_path: Path) -> None:
+    below = "from truelog.tables.fold import merge\n"
+    above = (
+        below
+        + "from truelog.views.join import Match, split\nfrom truelog.tables.stage import staged\nt.joined\nt.view\n"
+    )
+    planted = {"tables/x.py": below, "kernel/x.py": above, "history/y/x.py": below}
+    plant(tmp_path, {f"{LIBRARY}/{name}": text for name, text in planted.items()})
+    assert named_kinds(tmp_path) == {"kernel": 4, "history": 1}
