@@ -57,6 +57,8 @@ check: .venv/.installed
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/deno fmt --check --quiet
+	.venv/bin/deno lint --quiet
 	.venv/bin/python -m tests.house.prose
 
 # The engines in the comparison have a separate environment, so that the platform does not get their dependencies.

@@ -9,14 +9,22 @@ const runbooks = new Map(); // by kind; runbooks do not change while a page is o
 
 export function show(given, { shown, form }) {
   let match = given.get("match") ?? "";
-  const filter = h("input", { type: "search", "aria-label": "Filter", placeholder: "Filter by key", value: match, input: () => {
-    match = filter.value;
-    keepInAddress({ match });
-    again.redraw();
-  } });
+  const filter = h("input", {
+    type: "search",
+    "aria-label": "Filter",
+    placeholder: "Filter by key",
+    value: match,
+    input: () => {
+      match = filter.value;
+      keepInAddress({ match });
+      again.redraw();
+    },
+  });
   form.append(filter);
   const again = live(shown, () => ask("data/alerts"), 3, (found) => {
-    if (found.may_handle && form.children.length === 1) form.append(h("button", { type: "button", click: () => silence("", () => again()) }, "Silence alerts…"));
+    if (found.may_handle && form.children.length === 1) {
+      form.append(h("button", { type: "button", click: () => silence("", () => again()) }, "Silence alerts…"));
+    }
     return drawn(found, match, () => again());
   }, ({ open }) => heading(open));
 }
@@ -35,42 +43,105 @@ function drawn({ open, resolved, silences, neglected, logs, may_handle: may, as_
   const matches = (key) => key.toLowerCase().includes(match.toLowerCase());
   const effects = (cause) => open.filter((each) => each.follows_from === cause.key);
   const shown = incidents(open).filter((each) => [each, ...effects(each)].some(({ key }) => matches(key)));
+  const sources = neglected.join(", ");
   return [
-    neglected.length ? h("p", { class: "means", role: "alert" }, marked(`Not checked recently: ${neglected.join(", ")}. These sources may have problems that no alert shows. Check with \`truelog status\` that the \`lag\` service is READY.`)) : null,
+    neglected.length
+      ? h(
+        "p",
+        { class: "means", role: "alert" },
+        marked(
+          `Not checked recently: ${sources}. These sources may have problems that no alert shows. ` +
+            "Check with `truelog status` that the `lag` service is READY.",
+        ),
+      )
+      : null,
     h("h1", {}, heading(open)),
-    match && shown.length < incidents(open).length ? h("p", { class: "quiet" }, `The filter shows ${shown.length} of them.`) : null,
+    match && shown.length < incidents(open).length
+      ? h("p", { class: "quiet" }, `The filter shows ${shown.length} of them.`)
+      : null,
     shown.map((each) => incident(each, effects(each), { now, may, logs, again })),
     h("h2", {}, "Silences"),
-    table(["Alerts", "Until (UTC)", "By", "Reason", ""], silences.map((each) => [
-      h("code", {}, seen(each.pattern)), moment(each.until), seen(each.by), seen(each.why),
-      may ? h("button", { type: "button", click: () => attempt(() => act("alerts/unsilence", { id: each.id }), again) }, "End silence") : "",
-    ]), "No silences.", { caption: "Silences, which end by themselves", keys: silences.map((each) => `silence-${each.id}`) }),
+    table(
+      ["Alerts", "Until (UTC)", "By", "Reason", ""],
+      silences.map((each) => [
+        h("code", {}, seen(each.pattern)),
+        moment(each.until),
+        seen(each.by),
+        seen(each.why),
+        may
+          ? h(
+            "button",
+            { type: "button", click: () => attempt(() => act("alerts/unsilence", { id: each.id }), again) },
+            "End silence",
+          )
+          : "",
+      ]),
+      "No silences.",
+      { caption: "Silences, which end by themselves", keys: silences.map((each) => `silence-${each.id}`) },
+    ),
     h("h2", {}, "Resolved"),
     history(resolved.filter((each) => each.opened_at && matches(each.key))),
   ];
 }
 
 function history(resolved) {
-  return table(["Alert", "Opened (UTC)", "Duration", "Acknowledged by", "Cause"], resolved.map((each) => [
-    toAlert(each.key), moment(each.opened_at), since(each.opened_at, each.resolved_at), seen(each.acknowledged_by ?? ""), h("small", {}, seen(each.cause)),
-  ]), "No resolved alerts.", { caption: "The most recently resolved alerts", keys: resolved.map((each) => `resolved-${each.id}`) });
+  return table(
+    ["Alert", "Opened (UTC)", "Duration", "Acknowledged by", "Cause"],
+    resolved.map((each) => [
+      toAlert(each.key),
+      moment(each.opened_at),
+      since(each.opened_at, each.resolved_at),
+      seen(each.acknowledged_by ?? ""),
+      h("small", {}, seen(each.cause)),
+    ]),
+    "No resolved alerts.",
+    { caption: "The most recently resolved alerts", keys: resolved.map((each) => `resolved-${each.id}`) },
+  );
 }
 
 function incident(each, effects, { now, may, logs, again }) {
-  return h("article", { "data-alert": each.key, "data-key": each.key },
-    h("header", {},
+  return h(
+    "article",
+    { "data-alert": each.key, "data-key": each.key },
+    h(
+      "header",
+      {},
       h("h2", {}, seen(each.key), " ", badge(each.severity.toUpperCase())),
-      h("p", { class: "buttons" },
-        each.acknowledged_at ? h("span", { class: "quiet" }, `Acknowledged by ${seen(each.acknowledged_by ?? "")} `, ago(each.acknowledged_at, now))
-          : may ? h("button", { type: "button", "data-act": "acknowledge", click: () => attempt(() => act("alerts/acknowledge", { key: each.key }), again) }, "Acknowledge")
-            : h("span", { class: "quiet" }, "Not acknowledged"),
-        may ? h("button", { type: "button", "data-act": "silence", click: () => silence(each.key, again) }, "Silence…") : null)),
-    h("p", {}, `${meaning(each)}. Opened `, ago(each.opened_at, now), each.gone_at ? ". No longer found; the alert will resolve soon." : "."),
+      h(
+        "p",
+        { class: "buttons" },
+        each.acknowledged_at
+          ? h(
+            "span",
+            { class: "quiet" },
+            `Acknowledged by ${seen(each.acknowledged_by ?? "")} `,
+            ago(each.acknowledged_at, now),
+          )
+          : may
+          ? h("button", {
+            type: "button",
+            "data-act": "acknowledge",
+            click: () => attempt(() => act("alerts/acknowledge", { key: each.key }), again),
+          }, "Acknowledge")
+          : h("span", { class: "quiet" }, "Not acknowledged"),
+        may
+          ? h("button", { type: "button", "data-act": "silence", click: () => silence(each.key, again) }, "Silence…")
+          : null,
+      ),
+    ),
+    h(
+      "p",
+      {},
+      `${meaning(each)}. Opened `,
+      ago(each.opened_at, now),
+      each.gone_at ? ". No longer found; the alert will resolve soon." : ".",
+    ),
     h("p", { class: "value" }, seen(each.cause)),
     h("p", {}, h("strong", {}, "First step: "), marked(each.first)),
     h("p", { class: "links" }, destinations(each, logs)),
     effects.length ? consequences(each, effects, now) : null,
-    runbook(each.kind, each.key));
+    runbook(each.kind, each.key),
+  );
 }
 
 // The page, the DAG and the task log that explain an alert.
@@ -86,8 +157,24 @@ function destinations({ page, dag, subject }, logs) {
 
 // What follows from an alert. Receivers are not notified of effects.
 function consequences(cause, effects, now) {
-  return h("details", { id: `effects-${cause.key}` }, h("summary", {}, count(effects.length, "effect")),
-    h("ul", {}, effects.map((each) => h("li", { "data-effect": each.key }, toPage(each.page, seen(each.key)), ` ${seen(each.cause)}, `, ago(each.opened_at, now)))));
+  return h(
+    "details",
+    { id: `effects-${cause.key}` },
+    h("summary", {}, count(effects.length, "effect")),
+    h(
+      "ul",
+      {},
+      effects.map((each) =>
+        h(
+          "li",
+          { "data-effect": each.key },
+          toPage(each.page, seen(each.key)),
+          ` ${seen(each.cause)}, `,
+          ago(each.opened_at, now),
+        )
+      ),
+    ),
+  );
 }
 
 // Capitalizes the meaning, unless it begins with the subject, which keeps its case.
@@ -97,33 +184,60 @@ function meaning({ means, subject }) {
 
 // The runbook is fetched when it is opened, and kept for later drawings.
 function runbook(kind, key) {
-  return h("details", { id: `runbook-${key}`, toggle: async ({ currentTarget: details }) => {
-    if (!details.open || runbooks.has(kind)) return;
-    const text = await ask("data/runbook", { kind }).then((found) => found.text, (error) => error);
-    if (typeof text === "string") runbooks.set(kind, text);
-    details.lastElementChild.replaceChildren(...(typeof text === "string" ? marked(text) : [text.message]));
-  } }, h("summary", {}, "Runbook"), h("div", { class: "runbook" }, marked(runbooks.get(kind) ?? "")));
+  return h(
+    "details",
+    {
+      id: `runbook-${key}`,
+      toggle: async ({ currentTarget: details }) => {
+        if (!details.open || runbooks.has(kind)) return;
+        const text = await ask("data/runbook", { kind }).then((found) => found.text, (error) => error);
+        if (typeof text === "string") runbooks.set(kind, text);
+        details.lastElementChild.replaceChildren(...(typeof text === "string" ? marked(text) : [text.message]));
+      },
+    },
+    h("summary", {}, "Runbook"),
+    h("div", { class: "runbook" }, marked(runbooks.get(kind) ?? "")),
+  );
 }
 
 // Asks for the reason and the duration of a silence. The key of an alert is filled in.
 function silence(key, again) {
   const dialog = document.getElementById("ask"), failure = h("p", { role: "alert" });
   const pattern = h("input", { name: "pattern", value: key, placeholder: "stalled/*", required: true, maxlength: 500 });
-  const hours = h("select", { name: "hours" }, SPANS.map(([n, text]) => h("option", { value: n, selected: n === 2 }, text)));
+  const hours = h(
+    "select",
+    { name: "hours" },
+    SPANS.map(([n, text]) => h("option", { value: n, selected: n === 2 }, text)),
+  );
   const why = h("input", { name: "why", required: true, maxlength: 500, autofocus: key !== "" });
-  dialog.replaceChildren(h("form", { class: "silence", submit: async (event) => {
-    event.preventDefault();
-    try {
-      await act("alerts/silence", { pattern: pattern.value, hours: Number(hours.value), why: why.value });
-      dialog.close();
-      again();
-    } catch (error) {
-      failure.replaceChildren(error.message);
-    }
-  } },
-    h("h2", {}, "Silence alerts"), h("p", {}, "Receivers get no new notifications until the silence ends. Your name is recorded."),
-    h("label", {}, "Alerts", pattern), h("label", {}, "Duration", hours), h("label", {}, "Reason", why), failure,
-    h("p", { class: "buttons" }, h("button", { class: "yes" }, "Silence"), h("button", { type: "button", click: () => dialog.close() }, "Cancel"))));
+  dialog.replaceChildren(h(
+    "form",
+    {
+      class: "silence",
+      submit: async (event) => {
+        event.preventDefault();
+        try {
+          await act("alerts/silence", { pattern: pattern.value, hours: Number(hours.value), why: why.value });
+          dialog.close();
+          again();
+        } catch (error) {
+          failure.replaceChildren(error.message);
+        }
+      },
+    },
+    h("h2", {}, "Silence alerts"),
+    h("p", {}, "Receivers get no new notifications until the silence ends. Your name is recorded."),
+    h("label", {}, "Alerts", pattern),
+    h("label", {}, "Duration", hours),
+    h("label", {}, "Reason", why),
+    failure,
+    h(
+      "p",
+      { class: "buttons" },
+      h("button", { class: "yes" }, "Silence"),
+      h("button", { type: "button", click: () => dialog.close() }, "Cancel"),
+    ),
+  ));
   dialog.showModal();
 }
 
@@ -133,7 +247,10 @@ async function attempt(action, then) {
     then();
   } catch (error) {
     const dialog = document.getElementById("ask");
-    dialog.replaceChildren(h("p", { role: "alert" }, error.message), h("p", { class: "buttons" }, h("button", { type: "button", click: () => dialog.close() }, "OK")));
+    dialog.replaceChildren(
+      h("p", { role: "alert" }, error.message),
+      h("p", { class: "buttons" }, h("button", { type: "button", click: () => dialog.close() }, "OK")),
+    );
     dialog.showModal();
   }
 }

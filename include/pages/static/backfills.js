@@ -12,7 +12,8 @@ const PAGE = 5;
 const CURES = {
   403: "You may not do this. It requires permission to trigger the recompute DAG.",
   404: "Airflow has no recompute DAG yet, or this backfill no longer exists. Check the list of DAGs in Airflow.",
-  409: "Another backfill of recompute is running, and Airflow runs only one at a time. Wait until it is done, or cancel it.",
+  409:
+    "Another backfill of recompute is running, and Airflow runs only one at a time. Wait until it is done, or cancel it.",
 };
 
 export function show(given, { shown, form }) {
@@ -23,14 +24,26 @@ export function show(given, { shown, form }) {
     if (done && done !== finished) chosen.refresh();
     done = finished;
     return [
-      h("h1", {}, found.backfills.some((each) => !each.completed_at) ? "A backfill is running" : "No backfill is running"),
+      h(
+        "h1",
+        {},
+        found.backfills.some((each) => !each.completed_at) ? "A backfill is running" : "No backfill is running",
+      ),
       found.backfills.length ? null : h("p", { class: "quiet" }, "No backfills yet."),
       found.backfills.map((each) => backfill(each, found, () => again())),
-      found.total > found.backfills.length ? pager({ skip, limit: PAGE, shown: found.backfills.length, more: found.total > skip + found.backfills.length, total: found.total }, (to) => {
-        skip = to;
-        keepInAddress({ view: given.getAll("view"), skip: skip || "" });
-        again();
-      }) : null,
+      found.total > found.backfills.length
+        ? pager({
+          skip,
+          limit: PAGE,
+          shown: found.backfills.length,
+          more: found.total > skip + found.backfills.length,
+          total: found.total,
+        }, (to) => {
+          skip = to;
+          keepInAddress({ view: given.getAll("view"), skip: skip || "" });
+          again();
+        })
+        : null,
     ];
   });
 }
@@ -41,9 +54,11 @@ function begin(found, given, form, again) {
   const fields = made && ["from", "to"].map((name) => made.elements[name]);
   const shows = () => grid.show(fields[0].value, fields[1].value);
   const today = Date.now();
-  const grid = dayGrid({ since: iso(today - 27 * 86_400_000), until: iso(today) },
+  const grid = dayGrid(
+    { since: iso(today - 27 * 86_400_000), until: iso(today) },
     (from, to) => fields && Object.assign(fields[0], { value: from }) && Object.assign(fields[1], { value: to }),
-    ({ costs }) => made && showCosts(made, costs));
+    ({ costs }) => made && showCosts(made, costs),
+  );
   for (const each of fields ?? []) each.addEventListener("change", shows);
   form.append(...[grid.element, made].filter(Boolean));
   return grid;
@@ -52,25 +67,63 @@ function begin(found, given, form, again) {
 function backfill(each, { as_of: now, may_backfill: may }, again) {
   const daysIn = (...states) => each.days.filter((day) => states.includes(day.state)).length;
   const failed = daysIn("failed");
-  return h("article", { "data-backfill": each.id, id: `backfill-${each.id}` },
-    h("header", {},
-      h("h2", {}, `${day(each.begins)} to ${day(each.ends)} `, state(word(each)), ` ${daysIn("done", "already done")} of ${count(each.days.length, "day")} done${failed ? `, ${failed} failed` : ""}`),
-      h("p", { class: "buttons" }, may && !each.completed_at ? [
-        button(each.paused ? "unpause" : "pause", each, again), button("cancel", each, again)] : null)),
-    h("p", {}, each.repair ? "Repairs differing rows. " : "Compares only. ", each.by ? `Started by ${seen(each.by)} ` : "Started from the command line ", ago(each.at, now), ".",
-      each.completed_at ? ` Ended at ${moment(each.completed_at)} UTC.` : null),
+  return h(
+    "article",
+    { "data-backfill": each.id, id: `backfill-${each.id}` },
+    h(
+      "header",
+      {},
+      h(
+        "h2",
+        {},
+        `${day(each.begins)} to ${day(each.ends)} `,
+        state(word(each)),
+        ` ${daysIn("done", "already done")} of ${count(each.days.length, "day")} done`,
+        failed ? `, ${failed} failed` : "",
+      ),
+      h(
+        "p",
+        { class: "buttons" },
+        may && !each.completed_at
+          ? [
+            button(each.paused ? "unpause" : "pause", each, again),
+            button("cancel", each, again),
+          ]
+          : null,
+      ),
+    ),
+    h(
+      "p",
+      {},
+      each.repair ? "Repairs differing rows. " : "Compares only. ",
+      each.by ? `Started by ${seen(each.by)} ` : "Started from the command line ",
+      ago(each.at, now),
+      ".",
+      each.completed_at ? ` Ended at ${moment(each.completed_at)} UTC.` : null,
+    ),
     progress(each),
-    table(["Day (UTC)", "State", ...each.views, "Report"], each.days.map((one) => [
-      one.run ? outward(`dags/recompute/runs/${encodeURIComponent(one.run)}`, day(one.day)) : day(one.day),
-      state(one.state), ...each.views.map((view) => (one.views[view] ? [state(one.views[view]), part(one, view)] : "")),
-      one.report ? link("reconciliations", { run: one.report }, "Report") : h("span", { class: "quiet" }, one.awaited ? "Pending" : "None"),
-    ]), "This backfill contains no days.", { keys: each.days.map((one) => one.day) }));
+    table(
+      ["Day (UTC)", "State", ...each.views, "Report"],
+      each.days.map((one) => [
+        one.run ? outward(`dags/recompute/runs/${encodeURIComponent(one.run)}`, day(one.day)) : day(one.day),
+        state(one.state),
+        ...each.views.map((view) => (one.views[view] ? [state(one.views[view]), part(one, view)] : "")),
+        one.report
+          ? link("reconciliations", { run: one.report }, "Report")
+          : h("span", { class: "quiet" }, one.awaited ? "Pending" : "None"),
+      ]),
+      "This backfill contains no days.",
+      { keys: each.days.map((one) => one.day) },
+    ),
+  );
 }
 
-// A bar while the backfill runs. The time that is left is known once a tenth is done, and only for the recompute itself.
+// A bar while the backfill runs. The time that is left is known once a tenth is done, and only for the recompute
+// itself.
 function progress({ completed_at: over, progress: { done, of, share, seconds_left: left } }) {
   if (over || !of) return null;
-  const text = `${number(done)} of ${count(of, "day-view")} done${left === null ? "" : `, about ${duration(left)} left, then the comparison`}`;
+  const rest = left === null ? "" : `, about ${duration(left)} left, then the comparison`;
+  const text = `${number(done)} of ${count(of, "day-view")} done${rest}`;
   return h("p", { class: "progress" }, h("progress", { value: share, max: 1, "aria-label": "Progress" }), ` ${text}`);
 }
 
@@ -94,34 +147,59 @@ function part({ views, progress }, view) {
 }
 
 function button(name, { id }, again) {
-  return h("button", { type: "button", "data-act": name, click: async () => {
-    try {
-      await act(`${API}/${id}/${name}`, {}, "PUT");
-    } catch (error) {
-      openDialog(h("p", { role: "alert" }, CURES[error.status] ?? error.message));
-    }
-    again();
-  } }, name === "unpause" ? "Resume" : sentence(name));
+  return h("button", {
+    type: "button",
+    "data-act": name,
+    click: async () => {
+      try {
+        await act(`${API}/${id}/${name}`, {}, "PUT");
+      } catch (error) {
+        openDialog(h("p", { role: "alert" }, CURES[error.status] ?? error.message));
+      }
+      again();
+    },
+  }, name === "unpause" ? "Resume" : sentence(name));
 }
 
 function backfillForm(views, chosen, again) {
   const yesterday = iso(Date.now() - 86_400_000);
   const field = (name, properties) => h("input", { name, "aria-label": sentence(name), required: true, ...properties });
-  const choice = (name, label, options) => h("select", { name, "aria-label": label }, options.map(([value, text]) => h("option", { value }, text)));
-  const toggle = (text, checked) => h("button", { type: "button", click: () => {
-    for (const each of form.querySelectorAll("[name=views]")) each.checked = checked;
-    form.dispatchEvent(new Event("change"));
-  } }, text);
-  const form = h("form", { "aria-label": "Backfill", submit: (event) => {
-    event.preventDefault();
-    plan(new FormData(event.target), again);
-  } },
-    h("label", {}, "From ", field("from", { type: "date", value: yesterday })), h("label", {}, "To ", field("to", { type: "date", value: yesterday })),
-    toggle("All views", true), toggle("No views", false),
-    views.map((view) => h("label", {}, h("input", { type: "checkbox", name: "views", value: view, checked: !chosen.length || chosen.includes(view) }), view)),
+  const choice = (name, label, options) =>
+    h("select", { name, "aria-label": label }, options.map(([value, text]) => h("option", { value }, text)));
+  const toggle = (text, checked) =>
+    h("button", {
+      type: "button",
+      click: () => {
+        for (const each of form.querySelectorAll("[name=views]")) each.checked = checked;
+        form.dispatchEvent(new Event("change"));
+      },
+    }, text);
+  const form = h(
+    "form",
+    {
+      "aria-label": "Backfill",
+      submit: (event) => {
+        event.preventDefault();
+        plan(new FormData(event.target), again);
+      },
+    },
+    h("label", {}, "From ", field("from", { type: "date", value: yesterday })),
+    h("label", {}, "To ", field("to", { type: "date", value: yesterday })),
+    toggle("All views", true),
+    toggle("No views", false),
+    views.map((view) =>
+      h(
+        "label",
+        {},
+        h("input", { type: "checkbox", name: "views", value: view, checked: !chosen.length || chosen.includes(view) }),
+        view,
+      )
+    ),
     choice("mode", "Mode", [["repair", "Repair differing rows"], ["compare", "Compare only"]]),
     choice("days", "Days", [["completed", "All days"], ["failed", "Only failed and missing days"]]),
-    h("button", {}, "Backfill"), h("details", { class: "costs" }, h("summary", {}, "What this costs"), h("ul", {})));
+    h("button", {}, "Backfill"),
+    h("details", { class: "costs" }, h("summary", {}, "What this costs"), h("ul", {})),
+  );
   return form;
 }
 
@@ -129,9 +207,15 @@ function backfillForm(views, chosen, again) {
 function showCosts(form, costs) {
   form.costs = costs;
   const write = () => {
-    const chosen = [...form.querySelectorAll("[name=views]:checked")].map((each) => each.value).filter((each) => form.costs[each]);
+    const chosen = [...form.querySelectorAll("[name=views]:checked")].map((each) => each.value).filter((each) =>
+      form.costs[each]
+    );
     const texts = [...new Set(chosen.map((each) => form.costs[each]))];
-    form.querySelector(".costs ul").replaceChildren(...texts.map((text) => h("li", {}, h("strong", {}, chosen.filter((each) => form.costs[each] === text).join(", ")), `: ${text}`)));
+    form.querySelector(".costs ul").replaceChildren(
+      ...texts.map((text) =>
+        h("li", {}, h("strong", {}, chosen.filter((each) => form.costs[each] === text).join(", ")), `: ${text}`)
+      ),
+    );
   };
   if (!form.dataset.costs) form.addEventListener("change", write);
   form.dataset.costs = "known";
@@ -141,7 +225,9 @@ function showCosts(form, costs) {
 function wrong(from, to, views) {
   if (!views.length) return "Choose at least one view.";
   if (from > to) return `The range ends before it begins: ${to} is before ${from}.`;
-  return from > new Date().toISOString().slice(0, 10) ? "This range is in the future. A day can be recomputed once it has begun." : "";
+  return from > new Date().toISOString().slice(0, 10)
+    ? "This range is in the future. A day can be recomputed once it has begun."
+    : "";
 }
 
 // Do a dry run first: Airflow lists the days that it would run.
@@ -151,12 +237,24 @@ async function plan(given, again) {
   if (why) return openDialog(h("p", { role: "alert" }, why));
   const repair = given.get("mode") === "repair";
   const request = {
-    dag_id: "recompute", from_date: `${from}T00:00:00Z`, to_date: `${to}T00:00:00Z`, max_active_runs: 2,
-    reprocess_behavior: given.get("days"), dag_run_conf: { views, repair },
+    dag_id: "recompute",
+    from_date: `${from}T00:00:00Z`,
+    to_date: `${to}T00:00:00Z`,
+    max_active_runs: 2,
+    reprocess_behavior: given.get("days"),
+    dag_run_conf: { views, repair },
   };
   try {
     const { backfills: days } = await act(`${API}/dry_run`, request);
-    if (!days.length) return openDialog(h("p", { role: "alert" }, "No day in this range can be recomputed now. Airflow skips days that have not ended and days that are running; unless you choose “All days”, it also skips days that are done."));
+    if (!days.length) {
+      return openDialog(
+        h(
+          "p",
+          { role: "alert" },
+          "No day in this range can be recomputed now. Airflow skips days that have not ended and days that are running; unless you choose “All days”, it also skips days that are done.",
+        ),
+      );
+    }
     confirm(request, days, again);
   } catch (error) {
     openDialog(h("p", { role: "alert" }, CURES[error.status] ?? error.message));
@@ -167,8 +265,14 @@ function confirm(request, days, again) {
   const { views, repair } = request.dag_run_conf;
   const dates = days.map((each) => day(each.logical_date)).sort();
   confirmAction({
-    title: `Recompute ${count(days.length, "day")}?`, label: `Backfill ${count(days.length, "day")}`, why: (error) => CURES[error.status] ?? error.message,
-    text: `From ${dates[0]} to ${dates.at(-1)}. Views: ${views.join(", ")}. The comparison that follows ${repair ? "repairs differing rows" : "repairs nothing"}. Airflow records your name.`,
-    act: async () => { await act(API, request); return again; },
+    title: `Recompute ${count(days.length, "day")}?`,
+    label: `Backfill ${count(days.length, "day")}`,
+    why: (error) => CURES[error.status] ?? error.message,
+    text: `From ${dates[0]} to ${dates.at(-1)}. Views: ${views.join(", ")}. ` +
+      `The comparison that follows repairs ${repair ? "differing rows" : "nothing"}. Airflow records your name.`,
+    act: async () => {
+      await act(API, request);
+      return again;
+    },
   });
 }

@@ -1,5 +1,6 @@
-// The card on Airflow's dashboard: current problems and four numbers. Airflow provides React and calls the global function.
-// If there is no answer, the state is Unknown and earlier numbers are hidden, because they would look current.
+// The card on Airflow's dashboard: current problems and four numbers. Airflow provides React and calls the global
+// function. If there is no answer, the state is Unknown and earlier numbers are hidden, because they would look
+// current.
 const SECONDS = 10;
 const TIMEOUT_SECONDS = 30;
 const DATA = new URL("../data/vitals", import.meta.url);
@@ -9,15 +10,24 @@ const QUIET = { opacity: 0.75, fontSize: "0.85rem" };
 
 function duration(seconds) {
   if (seconds === null) return "Unknown";
-  for (const [unit, size] of [["days", 172800, 86400], ["h", 7200, 3600], ["min", 120, 60]].map(([u, from, s]) => [u, [from, s]])) {
+  for (
+    const [unit, size] of [["days", 172800, 86400], ["h", 7200, 3600], ["min", 120, 60]].map((
+      [u, from, s],
+    ) => [u, [from, s]])
+  ) {
     if (seconds >= size[0]) return `${(seconds / size[1]).toFixed(seconds / size[1] < 10 ? 1 : 0)} ${unit}`;
   }
   return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
 }
 
 async function ask() {
-  const answer = await fetch(DATA, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(TIMEOUT_SECONDS * 1000) });
-  if (!answer.ok) throw new Error(answer.status === 403 ? "you may not read the streams DAG" : `no answer (HTTP ${answer.status})`);
+  const answer = await fetch(DATA, {
+    headers: { accept: "application/json" },
+    signal: AbortSignal.timeout(TIMEOUT_SECONDS * 1000),
+  });
+  if (!answer.ok) {
+    throw new Error(answer.status === 403 ? "you may not read the streams DAG" : `no answer (HTTP ${answer.status})`);
+  }
   return answer.json();
 }
 
@@ -27,13 +37,19 @@ function useVitals({ useEffect, useState }) {
   useEffect(() => {
     let gone = false, timer;
     async function refresh() {
-      const next = await ask().then((found) => ({ found, wrong: "" }), (error) => ({ found: null, wrong: error.message }));
+      const next = await ask().then(
+        (found) => ({ found, wrong: "" }),
+        (error) => ({ found: null, wrong: error.message }),
+      );
       if (gone) return;
       setState(next);
       timer = setTimeout(refresh, SECONDS * 1000);
     }
     refresh();
-    return () => { gone = true; clearTimeout(timer); };
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
   }, []);
   return state;
 }
@@ -41,10 +57,30 @@ function useVitals({ useEffect, useState }) {
 // Each tile has a title, a value, a line of details and a page.
 function tiles({ alerts, freshness, lag, proof }) {
   return [
-    ["Open alerts", alerts.count.toLocaleString("en"), alerts.worst ? `${sentence(alerts.severity)}: ${alerts.worst}` : "None", "truelog/truelog/alerts"],
-    ["Freshness: age of the oldest unprocessed record", duration(freshness.value), freshness.view, "truelog/truelog/streams"],
-    ["Lag: unprocessed records", lag.value === null ? "Unknown" : lag.value.toLocaleString("en"), lag.view, "truelog/truelog/lag"],
-    ["Age of the oldest certificate", proof.value === null ? "No certificate" : duration(proof.value), proof.view, "truelog/truelog/reconciliations"],
+    [
+      "Open alerts",
+      alerts.count.toLocaleString("en"),
+      alerts.worst ? `${sentence(alerts.severity)}: ${alerts.worst}` : "None",
+      "truelog/truelog/alerts",
+    ],
+    [
+      "Freshness: age of the oldest unprocessed record",
+      duration(freshness.value),
+      freshness.view,
+      "truelog/truelog/streams",
+    ],
+    [
+      "Lag: unprocessed records",
+      lag.value === null ? "Unknown" : lag.value.toLocaleString("en"),
+      lag.view,
+      "truelog/truelog/lag",
+    ],
+    [
+      "Age of the oldest certificate",
+      proof.value === null ? "No certificate" : duration(proof.value),
+      proof.view,
+      "truelog/truelog/reconciliations",
+    ],
   ];
 }
 
@@ -64,15 +100,56 @@ globalThis.TruelogVitals = function TruelogVitals() {
   const state = found ? found.state : "Unknown";
   const color = COLORS[state] ?? COLORS.Unknown;
   const href = (page) => new URL(page, PAGES).href;
-  const tile = ([title, text, below, page]) => e("a", { key: title, href: href(page), style: { flex: "1 1 12rem", color: "inherit", textDecoration: "none" } },
-    e("div", { style: QUIET }, title),
-    e("div", { style: { fontSize: "1.6rem", fontWeight: 600, fontVariantNumeric: "tabular-nums" } }, text),
-    e("div", { style: { ...QUIET, overflowWrap: "anywhere" } }, below ?? "\u00a0"));
-  const problem = ({ state: how, text, page }) => e("li", { key: `${text} ${page}` },
-    e("strong", {}, `${how}: `), e("a", { href: href(page), style: { color: "inherit", textDecoration: "underline" } }, text));
-  return e("section", { "aria-label": "Truelog", "data-state": state, style: { border: `1px solid ${color}`, borderLeft: `6px solid ${color}`, borderRadius: "8px", padding: "0.9rem 1.1rem", margin: "0.5rem 0" } },
-    e("div", { role: "status", style: { fontWeight: 600, marginBottom: "0.5rem" } }, found ? summary(found) : `Unknown: ${wrong || "waiting for data"}`),
+  const tile = ([title, text, below, page]) =>
+    e(
+      "a",
+      { key: title, href: href(page), style: { flex: "1 1 12rem", color: "inherit", textDecoration: "none" } },
+      e("div", { style: QUIET }, title),
+      e("div", { style: { fontSize: "1.6rem", fontWeight: 600, fontVariantNumeric: "tabular-nums" } }, text),
+      e("div", { style: { ...QUIET, overflowWrap: "anywhere" } }, below ?? "\u00a0"),
+    );
+  const problem = ({ state: how, text, page }) =>
+    e(
+      "li",
+      { key: `${text} ${page}` },
+      e("strong", {}, `${how}: `),
+      e("a", { href: href(page), style: { color: "inherit", textDecoration: "underline" } }, text),
+    );
+  return e(
+    "section",
+    {
+      "aria-label": "Truelog",
+      "data-state": state,
+      style: {
+        border: `1px solid ${color}`,
+        borderLeft: `6px solid ${color}`,
+        borderRadius: "8px",
+        padding: "0.9rem 1.1rem",
+        margin: "0.5rem 0",
+      },
+    },
+    e(
+      "div",
+      { role: "status", style: { fontWeight: 600, marginBottom: "0.5rem" } },
+      found ? summary(found) : `Unknown: ${wrong || "waiting for data"}`,
+    ),
     found && e("div", { style: { display: "flex", gap: "1.5rem", flexWrap: "wrap" } }, tiles(found).map(tile)),
-    found && found.problems.length > 0 && e("ul", { "aria-label": "Problems", style: { margin: "0.6rem 0 0", padding: "0 0 0 1.1rem", maxHeight: "12rem", overflowY: "auto", fontSize: "0.9rem" } }, found.problems.map(problem)),
-    found && e("div", { style: { ...QUIET, marginTop: "0.4rem" } }, `As of ${new Date(found.as_of).toISOString().slice(11, 19)} UTC`));
+    found && found.problems.length > 0 &&
+      e("ul", {
+        "aria-label": "Problems",
+        style: {
+          margin: "0.6rem 0 0",
+          padding: "0 0 0 1.1rem",
+          maxHeight: "12rem",
+          overflowY: "auto",
+          fontSize: "0.9rem",
+        },
+      }, found.problems.map(problem)),
+    found &&
+      e(
+        "div",
+        { style: { ...QUIET, marginTop: "0.4rem" } },
+        `As of ${new Date(found.as_of).toISOString().slice(11, 19)} UTC`,
+      ),
+  );
 };

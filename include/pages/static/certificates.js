@@ -13,10 +13,28 @@ export function show(given, { shown }) {
   const view = given.get("view") ?? "";
   const again = live(shown, () => ask("data/certificates", { view }), 5, (found) => [
     h("h1", {}, view ? ["Certificates of ", link("view", { name: view }, view)] : "Certificates"),
-    h("p", { class: "quiet" }, "A certificate states that a view equalled its rebuild at exact positions. Anyone with the archive can verify it: ", h("code", {}, "truelog verify CERTIFICATE"), "."),
-    table(["View", "Certificate", "Age", { title: "Version", number: true }, { title: "Rows", number: true }, "Positions", "Last verification", ""],
-      found.certificates.map((each) => row(each, found, view, () => again())), "No certificates yet. The next comparison that finds a view equal makes one.",
-      { keys: found.certificates.map((each) => each.id) }),
+    h(
+      "p",
+      { class: "quiet" },
+      "A certificate states that a view equalled its rebuild at exact positions. Anyone with the archive can verify it: ",
+      h("code", {}, "truelog verify CERTIFICATE"),
+      ".",
+    ),
+    table(
+      [
+        "View",
+        "Certificate",
+        "Age",
+        { title: "Version", number: true },
+        { title: "Rows", number: true },
+        "Positions",
+        "Last verification",
+        "",
+      ],
+      found.certificates.map((each) => row(each, found, view, () => again())),
+      "No certificates yet. The next comparison that finds a view equal makes one.",
+      { keys: found.certificates.map((each) => each.id) },
+    ),
     found.without.length && !view ? h("p", { class: "means" }, `No certificate: ${found.without.join(", ")}.`) : null,
     view ? h("p", {}, link("certificates", {}, "All views")) : null,
   ]);
@@ -25,24 +43,58 @@ export function show(given, { shown }) {
 function row(each, { checks, pending, may_verify: may, as_of: now }, view, again) {
   return [
     link(view ? "view" : "certificates", view ? { name: each.view } : { view: each.view }, each.view),
-    h("span", {}, link("reconciliation", { id: each.reconciliation }, h("span", { class: "value" }, each.id)), h("br"), h("small", { class: "value", title: "SHA-256 of the certificate" }, each.digest)),
-    ago(each.made_at, now), number(each.version), number(each.row_count), positions(each.positions),
+    h(
+      "span",
+      {},
+      link("reconciliation", { id: each.reconciliation }, h("span", { class: "value" }, each.id)),
+      h("br"),
+      h("small", { class: "value", title: "SHA-256 of the certificate" }, each.digest),
+    ),
+    ago(each.made_at, now),
+    number(each.version),
+    number(each.row_count),
+    positions(each.positions),
     verified(checks[each.id], pending[each.id], now),
-    h("p", { class: "buttons" }, may ? h("button", { type: "button", "data-act": "verify", disabled: each.id in pending, click: () => verify(each.id, again) }, "Verify") : null,
-      link("export/certificate", { id: each.id }, "Download", { download: true })),
+    h(
+      "p",
+      { class: "buttons" },
+      may
+        ? h("button", {
+          type: "button",
+          "data-act": "verify",
+          disabled: each.id in pending,
+          click: () => verify(each.id, again),
+        }, "Verify")
+        : null,
+      link("export/certificate", { id: each.id }, "Download", { download: true }),
+    ),
   ];
 }
 
 function verified(check, run, now) {
   if (run) return h("span", {}, badge("PENDING"), " ", outward(`dags/verify/runs/${encodeURIComponent(run)}`, "Run"));
   if (!check) return h("span", { class: "quiet" }, "Never");
-  return h("span", {}, badge(check.answer), " ", ago(check.finished_at, now), h("small", {}, ` by ${seen(check.doer)}`), check.reason ? h("p", { class: "means" }, seen(check.reason)) : null);
+  return h(
+    "span",
+    {},
+    badge(check.answer),
+    " ",
+    ago(check.finished_at, now),
+    h("small", {}, ` by ${seen(check.doer)}`),
+    check.reason ? h("p", { class: "means" }, seen(check.reason)) : null,
+  );
 }
 
 function verify(id, again) {
   confirmAction({
-    title: "Verify this certificate?", label: "Verify", text: `A Spark job rebuilds the view of ${id} from the archive's raw bytes, and compares the hashes. It reads every record below the certificate's positions.`,
+    title: "Verify this certificate?",
+    label: "Verify",
+    text:
+      `A Spark job rebuilds the view of ${id} from the archive's raw bytes, and compares the hashes. It reads every record below the certificate's positions.`,
     why: (error) => CURES[error.status] ?? error.message,
-    act: async () => { await act(API, { logical_date: null, conf: { certificate: id } }); return again; },
+    act: async () => {
+      await act(API, { logical_date: null, conf: { certificate: id } });
+      return again;
+    },
   });
 }

@@ -3,61 +3,133 @@ import { h, number, s } from "./kit.js";
 import { patch } from "./patch.js";
 
 const WIDTH = 960, HEIGHT = 220, LEFT = 62, BOTTOM = 22, TOP = 8, RIGHT = 8;
-const UNITS = [["days", 86400, 172800], ["h", 3600, 7200], ["min", 60, 120], ["s", 1, 0]]; // with the value from which a unit is used
+// Each unit with its seconds, and with the seconds from which it is used.
+const UNITS = [["days", 86400, 172800], ["h", 3600, 7200], ["min", 60, 120], ["s", 1, 0]];
 const hidden = new Set(); // the series that the user has switched off, by chart and name
 
 // `unit` "time" divides seconds into the unit that fits the highest value, so that one axis has one unit.
 export function chart(given) {
   const { title, at, series, unit } = given;
   const lines = series.map((each, n) => ({ ...each, n, hidden: hidden.has(`${title} ${each.name}`) }));
-  const highest = Math.max(unit === "time" ? 0.1 : 1, ...lines.filter((each) => !each.hidden).flatMap((each) => each.values).filter((v) => v !== null));
+  const highest = Math.max(
+    unit === "time" ? 0.1 : 1,
+    ...lines.filter((each) => !each.hidden).flatMap((each) => each.values).filter((v) => v !== null),
+  );
   const { write, top, label } = axis(given, highest);
   const x = (i) => LEFT + ((WIDTH - LEFT - RIGHT) * i) / Math.max(1, at.length - 1);
   const y = (v) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - TOP) * v) / top;
-  return h("figure", { class: "chart", "data-key": `chart-${title}`, "data-points": at.length, point: (event) => point(event, lines, at, write, x), redraw: ({ currentTarget: old }) => patch(old, chart(given).childNodes) },
-    h("figcaption", {}, h("strong", {}, label ? `${title} (${label})` : title), legend(title, lines), h("p", { class: "readout", "data-own": "" })),
-    s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title, pointermove: (event) => aim(event, at.length), pointerleave: (event) => aimAll(event.currentTarget, -1) },
-      [0, 0.25, 0.5, 0.75, 1].map((share) => s("g", {},
-        s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * share), y2: y(top * share) }),
-        s("text", { x: LEFT - 6, y: y(top * share) + 4, "text-anchor": "end" }, write(top * share)))),
+  return h(
+    "figure",
+    {
+      class: "chart",
+      "data-key": `chart-${title}`,
+      "data-points": at.length,
+      point: (event) => point(event, lines, at, write, x),
+      redraw: ({ currentTarget: old }) => patch(old, chart(given).childNodes),
+    },
+    h(
+      "figcaption",
+      {},
+      h("strong", {}, label ? `${title} (${label})` : title),
+      legend(title, lines),
+      h("p", { class: "readout", "data-own": "" }),
+    ),
+    s(
+      "svg",
+      {
+        viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+        role: "img",
+        "aria-label": title,
+        pointermove: (event) => aim(event, at.length),
+        pointerleave: (event) => aimAll(event.currentTarget, -1),
+      },
+      [0, 0.25, 0.5, 0.75, 1].map((share) =>
+        s(
+          "g",
+          {},
+          s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * share), y2: y(top * share) }),
+          s("text", { x: LEFT - 6, y: y(top * share) + 4, "text-anchor": "end" }, write(top * share)),
+        )
+      ),
       ticks(at).map((i) => s("text", { x: x(i), y: HEIGHT - 6, "text-anchor": "middle" }, clock(at[i], at))),
-      lines.filter((each) => !each.hidden).map((each) => s("path", { "data-key": each.name, class: `line ${style(each.n)}`, d: path(each.values, x, y) })),
-      s("line", { class: "pointer", "data-own": "", "data-key": "pointer", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" })));
+      lines.filter((each) => !each.hidden).map((each) =>
+        s("path", { "data-key": each.name, class: `line ${style(each.n)}`, d: path(each.values, x, y) })
+      ),
+      s("line", {
+        class: "pointer",
+        "data-own": "",
+        "data-key": "pointer",
+        y1: TOP,
+        y2: HEIGHT - BOTTOM,
+        visibility: "hidden",
+      }),
+    ),
+  );
 }
 
 function axis({ unit, write = number }, highest) {
   if (unit !== "time") return { write, top: nice(highest), label: unit };
   const [label, size] = UNITS.find(([, , from]) => highest >= from);
-  return { write: (seconds) => number(seconds / size, seconds && highest / size < 10 ? 1 : 0), top: nice(highest / size) * size, label };
+  return {
+    write: (seconds) => number(seconds / size, seconds && highest / size < 10 ? 1 : 0),
+    top: nice(highest / size) * size,
+    label,
+  };
 }
 
 function aim(event, points) {
   const box = event.currentTarget.getBoundingClientRect();
-  const i = Math.round((((event.clientX - box.left) / box.width) * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT) * (points - 1));
+  const i = Math.round(
+    (((event.clientX - box.left) / box.width) * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT) * (points - 1),
+  );
   aimAll(event.currentTarget, i >= 0 && i < points ? i : -1);
 }
 
 // Charts with the same number of points show the same time range.
 function aimAll(drawing, i) {
   const own = drawing.closest("figure");
-  for (const each of own.parentElement.querySelectorAll(`figure.chart[data-points="${own.dataset.points}"]`)) each.dispatchEvent(new CustomEvent("point", { detail: i }));
+  for (const each of own.parentElement.querySelectorAll(`figure.chart[data-points="${own.dataset.points}"]`)) {
+    each.dispatchEvent(new CustomEvent("point", { detail: i }));
+  }
 }
 
 function point({ currentTarget: figure, detail: i }, lines, at, write, x) {
   const pointer = figure.querySelector(".pointer"), values = lines.filter((each) => !each.hidden && i >= 0);
   pointer.setAttribute("visibility", i < 0 ? "hidden" : "visible");
-  if (i >= 0) for (const end of ["x1", "x2"]) pointer.setAttribute(end, x(i));
-  const text = values.map((each) => `${each.name} ${each.values[i] === null ? "unknown" : write(each.values[i])}`).join(", ");
+  if (i >= 0) { for (const end of ["x1", "x2"]) pointer.setAttribute(end, x(i)); }
+  const text = values.map((each) => `${each.name} ${each.values[i] === null ? "unknown" : write(each.values[i])}`).join(
+    ", ",
+  );
   figure.querySelector(".readout").textContent = i < 0 ? "" : `${clock(at[i])}: ${text}`;
 }
 
 // Each name is a button that switches its line on and off.
 function legend(title, lines) {
-  return h("span", { class: "legend" }, lines.map((each) => h("button", { type: "button", "data-key": each.name, "aria-pressed": String(!each.hidden), click: ({ currentTarget }) => {
-    const key = `${title} ${each.name}`;
-    if (!hidden.delete(key)) hidden.add(key);
-    currentTarget.closest("figure").dispatchEvent(new CustomEvent("redraw"));
-  } }, s("svg", { class: "swatch", viewBox: "0 0 32 6", "aria-hidden": "true" }, s("path", { class: `line ${style(each.n)}`, d: "M2 3L30 3" })), each.name)));
+  return h(
+    "span",
+    { class: "legend" },
+    lines.map((each) =>
+      h(
+        "button",
+        {
+          type: "button",
+          "data-key": each.name,
+          "aria-pressed": String(!each.hidden),
+          click: ({ currentTarget }) => {
+            const key = `${title} ${each.name}`;
+            if (!hidden.delete(key)) hidden.add(key);
+            currentTarget.closest("figure").dispatchEvent(new CustomEvent("redraw"));
+          },
+        },
+        s(
+          "svg",
+          { class: "swatch", viewBox: "0 0 32 6", "aria-hidden": "true" },
+          s("path", { class: `line ${style(each.n)}`, d: "M2 3L30 3" }),
+        ),
+        each.name,
+      )
+    ),
+  );
 }
 
 // Eight colours that are distinct in light and dark themes. After eight lines, they repeat with another dash pattern.
@@ -69,7 +141,10 @@ function style(n) {
 function path(values, x, y) {
   let drawn = "", pen = false;
   values.forEach((v, i) => {
-    if (v === null) { pen = false; return; }
+    if (v === null) {
+      pen = false;
+      return;
+    }
     drawn += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
     if (!pen) drawn += `L${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
     pen = true;
@@ -84,7 +159,9 @@ function nice(v) {
 
 export function ticks(at) {
   const count = 6;
-  return at.length < count ? at.map((_, i) => i) : Array.from({ length: count }, (_, k) => Math.round(((k + 0.5) / count) * (at.length - 1)));
+  return at.length < count
+    ? at.map((_, i) => i)
+    : Array.from({ length: count }, (_, k) => Math.round(((k + 0.5) / count) * (at.length - 1)));
 }
 
 export function clock(seconds, span) {

@@ -11,18 +11,41 @@ const CURES = {
 
 // Two buttons. The run's own results appear on the page that opens.
 export function compareButtons(view) {
-  const button = (label, question) => h("button", { type: "button", "data-act": question.repair ? "repair" : "compare", click: () => ask(view, question) }, label);
-  return h("p", { class: "buttons" },
-    button("Compare now", { repair: false, title: `Compare ${view} with its rebuild?`, text: "The comparison replaces no rows.", label: "Compare" }),
-    button("Repair this view", { repair: true, title: `Repair ${view}?`, text: "The comparison replaces rows that differ from the rebuild, and compares again. The stream continues.", label: "Repair" }));
+  const button = (label, question) =>
+    h("button", {
+      type: "button",
+      "data-act": question.repair ? "repair" : "compare",
+      click: () => ask(view, question),
+    }, label);
+  return h(
+    "p",
+    { class: "buttons" },
+    button("Compare now", {
+      repair: false,
+      title: `Compare ${view} with its rebuild?`,
+      text: "The comparison replaces no rows.",
+      label: "Compare",
+    }),
+    button("Repair this view", {
+      repair: true,
+      title: `Repair ${view}?`,
+      text: "The comparison replaces rows that differ from the rebuild, and compares again. The stream continues.",
+      label: "Repair",
+    }),
+  );
 }
 
 function ask(view, { repair, title, text, label }) {
   confirmAction({
-    title, label, text: `${text} Airflow records your name.`, why: (error) => CURES[error.status] ?? error.message,
+    title,
+    label,
+    text: `${text} Airflow records your name.`,
+    why: (error) => CURES[error.status] ?? error.message,
     act: async () => {
       const run = await act(API, { logical_date: null, conf: { views: [view], repair } });
-      return () => { location.href = `reconciliations?${new URLSearchParams({ run: run.dag_run_id })}`; };
+      return () => {
+        location.href = `reconciliations?${new URLSearchParams({ run: run.dag_run_id })}`;
+      };
     },
   });
 }

@@ -10,24 +10,47 @@ const SPANS = [[1, "1 hour"], [24, "1 day"], [168, "7 days"], [720, "30 days"], 
 
 export function show(given, { shown, form }) {
   const state = {
-    hours: given.get("hours") ?? "24", type: given.get("type") ?? "", text: given.get("text") ?? "",
-    order: given.get("order") ?? "", descending: given.get("descending") !== "false", skip: Number(given.get("skip")) || 0,
+    hours: given.get("hours") ?? "24",
+    type: given.get("type") ?? "",
+    text: given.get("text") ?? "",
+    order: given.get("order") ?? "",
+    descending: given.get("descending") !== "false",
+    skip: Number(given.get("skip")) || 0,
   };
   const spans = choose("Time range", SPANS, state.hours, { change: () => change({ hours: spans.value }) });
   const type = choose("Event type", [["", "All types"]], "", { change: () => change({ type: type.value }) });
-  const search = h("input", { type: "search", "aria-label": "Search", placeholder: "Search field and reason", value: state.text, change: () => change({ text: search.value }) });
+  const search = h("input", {
+    type: "search",
+    "aria-label": "Search",
+    placeholder: "Search field and reason",
+    value: state.text,
+    change: () => change({ text: search.value }),
+  });
   form.append(spans, type, search);
   const query = () => pairs({ ...state, order: state.order || "received_at", limit: PAGE, skip: state.skip || "" });
-  const again = live(shown, () => ask("data/dead-letters", query()).then((found) => ({ ...found, state: { ...state } })), 30, (found) => {
-    type.replaceChildren(...choose("", [["", "All types"], ...new Set([...found.types, state.type].filter(Boolean))], state.type).children);
-    type.value = state.type; // an option that moves between lists is chosen in the new one
-    return drawn(found, change);
-  });
+  const again = live(
+    shown,
+    () => ask("data/dead-letters", query()).then((found) => ({ ...found, state: { ...state } })),
+    30,
+    (found) => {
+      type.replaceChildren(
+        ...choose("", [["", "All types"], ...new Set([...found.types, state.type].filter(Boolean))], state.type)
+          .children,
+      );
+      type.value = state.type; // an option that moves between lists is chosen in the new one
+      return drawn(found, change);
+    },
+  );
 
   function change(changes) {
     Object.assign(state, { skip: 0 }, changes);
     search.value = state.text;
-    keepInAddress({ ...state, hours: state.hours === "24" ? "" : state.hours, descending: state.order ? state.descending : "", skip: state.skip || "" });
+    keepInAddress({
+      ...state,
+      hours: state.hours === "24" ? "" : state.hours,
+      descending: state.order ? state.descending : "",
+      skip: state.skip || "",
+    });
     again();
   }
 }
@@ -38,20 +61,56 @@ function drawn(found, change) {
     .map(([title, name]) => sortHead(title, name, { ...state, order: state.order || "received_at" }, change));
   return [
     h("h3", {}, "Reasons"),
-    table([{ title: "Dead letters", number: true }, "Type", "Field", "Reason"], reasons.map((each) => [
-      number(each.letters), typed(each.event_type), seen(each.field),
-      h("button", { type: "button", class: "choice", title: "Show only these", click: () => change({ type: each.event_type ?? "", text: `${each.field}: ${each.reason}` }) }, seen(each.reason)),
-    ]), "No event was rejected in this time range.", { caption: "The most frequent reasons in the time range", keys: reasons.map((each) => `${each.event_type} ${each.field} ${each.reason}`) }),
+    table(
+      [{ title: "Dead letters", number: true }, "Type", "Field", "Reason"],
+      reasons.map((each) => [
+        number(each.letters),
+        typed(each.event_type),
+        seen(each.field),
+        h("button", {
+          type: "button",
+          class: "choice",
+          title: "Show only these",
+          click: () => change({ type: each.event_type ?? "", text: `${each.field}: ${each.reason}` }),
+        }, seen(each.reason)),
+      ]),
+      "No event was rejected in this time range.",
+      {
+        caption: "The most frequent reasons in the time range",
+        keys: reasons.map((each) => `${each.event_type} ${each.field} ${each.reason}`),
+      },
+    ),
     more ? h("p", { class: "quiet" }, `And ${count(more, "other reason")}.`) : null,
-    letters.length || state.type || state.text ? [
-      h("h3", {}, "Dead letters"),
-      table([...heads, { title: "Size", number: true }, "Record", "Sent again to"], letters.map((each) => [
-        moment(each.received_at), typed(each.event_type), seen(`${each.field}: ${each.reason}`), seen(each.sender), bytes(each.bytes),
-        recordLink("dead_letter", each.partition, each.offset, `${each.partition}:${each.offset}`), seen(each.sent),
-      ]), "No dead letters match.", { caption: "A record shows the bytes of the event, once it is archived", keys: letters.map((each) => `${each.partition}:${each.offset}`) }),
-      pager({ skip: found.skip, limit: PAGE, shown: letters.length, more: found.skip + letters.length < total, total }, (skip) => change({ skip })),
-      next(found),
-    ] : null,
+    letters.length || state.type || state.text
+      ? [
+        h("h3", {}, "Dead letters"),
+        table(
+          [...heads, { title: "Size", number: true }, "Record", "Sent again to"],
+          letters.map((each) => [
+            moment(each.received_at),
+            typed(each.event_type),
+            seen(`${each.field}: ${each.reason}`),
+            seen(each.sender),
+            bytes(each.bytes),
+            recordLink("dead_letter", each.partition, each.offset, `${each.partition}:${each.offset}`),
+            seen(each.sent),
+          ]),
+          "No dead letters match.",
+          {
+            caption: "A record shows the bytes of the event, once it is archived",
+            keys: letters.map((each) => `${each.partition}:${each.offset}`),
+          },
+        ),
+        pager({
+          skip: found.skip,
+          limit: PAGE,
+          shown: letters.length,
+          more: found.skip + letters.length < total,
+          total,
+        }, (skip) => change({ skip })),
+        next(found),
+      ]
+      : null,
   ];
 }
 
@@ -63,7 +122,13 @@ function typed(name) {
 function next({ replay }) {
   return [
     h("h3", {}, "Send them again"),
-    h("p", {}, marked("Mend the event type in `include/events/`, and send the events that are valid then. Each is sent once, however often the command runs, and keeps its times. If the producer has sent corrected events already, do not send these again.")),
+    h(
+      "p",
+      {},
+      marked(
+        "Mend the event type in `include/events/`, and send the events that are valid then. Each is sent once, however often the command runs, and keeps its times. If the producer has sent corrected events already, do not send these again.",
+      ),
+    ),
     h("p", {}, "How many would be sent: ", h("code", {}, seen(`${replay} --dry-run`))),
     h("p", {}, "Send them: ", h("code", {}, seen(replay))),
   ];

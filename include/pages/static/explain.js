@@ -1,8 +1,25 @@
-// Explain: the archived events behind a row, and the row after each of them. A job reads the archive when the user asks.
+// Explain: the archived events behind a row, and the row after each of them. A job reads the archive when the user
+// asks.
 import { pairs } from "./address.js";
 import { act, ask, live } from "./live.js";
 import { openDialog } from "./dialog.js";
-import { ago, badge, bytes, count, duration, h, link, moment, number, outward, seen, sentence, since, table, value } from "./kit.js";
+import {
+  ago,
+  badge,
+  bytes,
+  count,
+  duration,
+  h,
+  link,
+  moment,
+  number,
+  outward,
+  seen,
+  sentence,
+  since,
+  table,
+  value,
+} from "./kit.js";
 import { recordLink } from "./records.js";
 
 const API = "../api/v2/dags/explain/dagRuns";
@@ -13,13 +30,27 @@ const CURES = {
 
 export function show(given, { shown }) {
   const question = { view: given.get("view") ?? "", where: given.getAll("where"), before: given.get("before") ?? "" };
-  let cost = null, answer = null; // both are read once: the cost reads the bucket, and each look at an answer is recorded
-  const again = live(shown, async () => {
-    const found = await ask("data/explain", pairs(question));
-    cost ??= await ask("data/explain/cost", { view: question.view }).catch((error) => ({ refused: error.message }));
-    if (found.may_read && found.answered && answer?.id !== found.answered.id) answer = await ask("data/explanation", { id: found.answered.id });
-    return { ...found, question, cost, answer };
-  }, 3, (found) => drawn(found, start), ({ run, answer: shownAnswer }) => (run && !run.over ? "The explanation is running" : shownAnswer ? "The explanation is here" : ""));
+  // Both are read once: the cost reads the bucket, and each look at an answer is recorded.
+  let cost = null, answer = null;
+  const again = live(
+    shown,
+    async () => {
+      const found = await ask("data/explain", pairs(question));
+      cost ??= await ask("data/explain/cost", { view: question.view }).catch((error) => ({ refused: error.message }));
+      if (found.may_read && found.answered && answer?.id !== found.answered.id) {
+        answer = await ask(
+          "data/explanation",
+          { id: found.answered.id },
+        );
+      }
+      return { ...found, question, cost, answer };
+    },
+    3,
+    (found) => drawn(found, start),
+    (
+      { run, answer: shownAnswer },
+    ) => (run && !run.over ? "The explanation is running" : shownAnswer ? "The explanation is here" : ""),
+  );
 
   async function start() {
     try {
@@ -35,8 +66,18 @@ function drawn(found, start) {
   const { question, may_read: mayRead, answer, as_of: now } = found;
   return [
     h("h1", {}, "Explain", h("span", {}, " a row of ", link("view", { name: question.view }, question.view))),
-    h("p", {}, link("view", pairs({ name: question.view, where: question.where }), h("span", { class: "value" }, seen(question.where.join(", "))))),
-    mayRead ? asked(found, start) : h("p", { class: "quiet" }, "You may not explain rows. This requires permission to trigger the reconcile DAG."),
+    h(
+      "p",
+      {},
+      link(
+        "view",
+        pairs({ name: question.view, where: question.where }),
+        h("span", { class: "value" }, seen(question.where.join(", "))),
+      ),
+    ),
+    mayRead
+      ? asked(found, start)
+      : h("p", { class: "quiet" }, "You may not explain rows. This requires permission to trigger the reconcile DAG."),
     h("p", { class: "quiet" }, "The same on the command line: ", h("code", {}, seen(found.command))),
     mayRead && answer ? explained(answer, found.answered, question, now) : null,
   ];
@@ -45,14 +86,47 @@ function drawn(found, start) {
 // What an explanation costs, its button, and the run that answers.
 function asked({ cost, run, answered, last_seconds: last, as_of: now }, start) {
   if (cost.refused) return h("p", { class: "means" }, sentence(seen(cost.refused)));
-  const size = `An explanation reads the view's topics in the archive: ${count(cost.records, "record")} in ${count(cost.files, "file")} (${bytes(cost.bytes)}).`;
-  if (cost.records > cost.most) return h("p", { class: "means" }, `${size} This page explains views with at most ${number(cost.most)} records. For this view, use the command.`);
+  const amount = `${count(cost.records, "record")} in ${count(cost.files, "file")} (${bytes(cost.bytes)})`;
+  const size = `An explanation reads the view's topics in the archive: ${amount}.`;
+  if (cost.records > cost.most) {
+    return h(
+      "p",
+      { class: "means" },
+      `${size} This page explains views with at most ${number(cost.most)} records. For this view, use the command.`,
+    );
+  }
   const running = run && !run.over;
   return [
-    h("p", {}, size, " ", last === null ? "How long that takes is unknown: no explanation of this view has ended recently." : `The last one took ${duration(last)}.`),
-    h("p", { class: "buttons" }, h("button", { type: "button", "data-act": "explain", disabled: running, click: start }, answered ? "Explain again" : "Explain")),
-    run ? h("p", {}, running ? [badge("PENDING", run.state === "queued" ? "Waiting" : "Running"), ` for ${since(run.asked_at, now)}. `] : run.state === "failed" ? [badge("FAILED"), " The log of its task ends with the reason. "] : null,
-      outward(`dags/explain/runs/${encodeURIComponent(run.id)}`, "Run")) : null,
+    h(
+      "p",
+      {},
+      size,
+      " ",
+      last === null
+        ? "How long that takes is unknown: no explanation of this view has ended recently."
+        : `The last one took ${duration(last)}.`,
+    ),
+    h(
+      "p",
+      { class: "buttons" },
+      h(
+        "button",
+        { type: "button", "data-act": "explain", disabled: running, click: start },
+        answered ? "Explain again" : "Explain",
+      ),
+    ),
+    run
+      ? h(
+        "p",
+        {},
+        running
+          ? [badge("PENDING", run.state === "queued" ? "Waiting" : "Running"), ` for ${since(run.asked_at, now)}. `]
+          : run.state === "failed"
+          ? [badge("FAILED"), " The log of its task ends with the reason. "]
+          : null,
+        outward(`dags/explain/runs/${encodeURIComponent(run.id)}`, "Run"),
+      )
+      : null,
   ];
 }
 
@@ -61,14 +135,33 @@ function explained(answer, answered, question, now) {
   if (answer.refused) return [h("p", { class: "means" }, sentence(seen(answer.refused))), by];
   const { events, total, cost } = answer;
   return [
-    h("h3", {}, badge(answer.verdict), answer.reason ? ` ${sentence(seen(answer.reason))}` : " The row follows from its events."),
+    h(
+      "h3",
+      {},
+      badge(answer.verdict),
+      answer.reason ? ` ${sentence(seen(answer.reason))}` : " The row follows from its events.",
+    ),
     answer.verdict === "DIFFERENT" ? answer.streamed.map((row) => h("p", {}, "In the view: ", value(row))) : null,
     listed(answer),
-    h("p", { class: "pager" },
+    h(
+      "p",
+      { class: "pager" },
       answer.earlier ? link("explain", pairs({ ...question, before: answer.earlier }), "Earlier events") : null,
       question.before ? link("explain", pairs({ ...question, before: "" }), "Latest events") : null,
-      h("span", { class: "quiet" }, events.length ? `${number(events[0].number)} to ${number(events.at(-1).number)} of ${count(total, "event")}` : "No events")),
-    h("p", { class: "quiet" }, `Read ${count(cost.records, "record")} in ${duration(cost.seconds)}, after Spark had started.`), by,
+      h(
+        "span",
+        { class: "quiet" },
+        events.length
+          ? `${number(events[0].number)} to ${number(events.at(-1).number)} of ${count(total, "event")}`
+          : "No events",
+      ),
+    ),
+    h(
+      "p",
+      { class: "quiet" },
+      `Read ${count(cost.records, "record")} in ${duration(cost.seconds)}, after Spark had started.`,
+    ),
+    by,
   ];
 }
 
@@ -76,9 +169,21 @@ function explained(answer, answered, question, now) {
 function listed({ key, events, streamed, rebuilt }) {
   const rows = [...streamed, ...rebuilt, ...events.flatMap((each) => each.rows)];
   const columns = Object.keys(rows[0] ?? {}).filter((each) => !(each in key));
-  const lines = events.flatMap((event) => (event.rows.length ? event.rows : [null]).map((row, n) => [
-    ...(n ? ["", "", "", ""] : [number(event.number), recordLink(event.topic, event.partition, event.offset), moment(event.event_time), moment(event.broker_time)]),
-    ...columns.map((each, i) => (row ? value(row[each]) : i ? "" : h("span", { class: "null" }, "no row"))),
-  ]));
-  return table([{ title: "", number: true }, "Event", "Event time (UTC)", "Broker time (UTC)", ...columns], lines, "No event has made this row.", { caption: "The events behind the row, and the row after each of them" });
+  const lines = events.flatMap((event) =>
+    (event.rows.length ? event.rows : [null]).map((row, n) => [
+      ...(n ? ["", "", "", ""] : [
+        number(event.number),
+        recordLink(event.topic, event.partition, event.offset),
+        moment(event.event_time),
+        moment(event.broker_time),
+      ]),
+      ...columns.map((each, i) => (row ? value(row[each]) : i ? "" : h("span", { class: "null" }, "no row"))),
+    ])
+  );
+  return table(
+    [{ title: "", number: true }, "Event", "Event time (UTC)", "Broker time (UTC)", ...columns],
+    lines,
+    "No event has made this row.",
+    { caption: "The events behind the row, and the row after each of them" },
+  );
 }

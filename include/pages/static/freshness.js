@@ -25,25 +25,62 @@ export function show(given, { shown, form }) {
 
   // One box for each reader. When as many are chosen as a chart can show, the others cannot be added.
   function offer({ readers, series, most }) {
-    const inputs = readers.map((each) => h("input", { type: "checkbox", value: each, checked: series.some((one) => one.reader === each), change: () => {
-      limit();
-      change({ reader: inputs.filter((box) => box.checked).map((box) => box.value) });
-    } }));
-    const limit = () => { const full = inputs.filter((box) => box.checked).length >= most; inputs.forEach((box) => { box.disabled = full && !box.checked; }); };
-    boxes.append(...inputs.map((box, n) => h("label", {}, box, ` ${readers[n]}`)), h("small", {}, ` At most ${most}. By default, the readers that are the furthest behind.`));
+    const inputs = readers.map((each) =>
+      h("input", {
+        type: "checkbox",
+        value: each,
+        checked: series.some((one) => one.reader === each),
+        change: () => {
+          limit();
+          change({ reader: inputs.filter((box) => box.checked).map((box) => box.value) });
+        },
+      })
+    );
+    const limit = () => {
+      const full = inputs.filter((box) => box.checked).length >= most;
+      inputs.forEach((box) => {
+        box.disabled = full && !box.checked;
+      });
+    };
+    boxes.append(
+      ...inputs.map((box, n) => h("label", {}, box, ` ${readers[n]}`)),
+      h("small", {}, ` At most ${most}. By default, the readers that are the furthest behind.`),
+    );
     limit();
   }
 }
 
 function drawn({ at, step, series }) {
-  if (!series.length) return h("p", { class: "quiet" }, marked("No samples in this time range. Check with `truelog status` that the `lag` service is READY."));
-  const worst = at.map((_, i) => series.map((one) => one.seconds[i]).reduce((a, b) => (a === null || b === null ? null : Math.max(a, b))));
+  if (!series.length) {
+    return h(
+      "p",
+      { class: "quiet" },
+      marked("No samples in this time range. Check with `truelog status` that the `lag` service is READY."),
+    );
+  }
+  const worst = at.map((_, i) =>
+    series.map((one) => one.seconds[i]).reduce((a, b) => (a === null || b === null ? null : Math.max(a, b)))
+  );
   const last = (values) => values.findLast((each) => each !== null) ?? null;
   return [
     h("h1", {}, "Freshness"),
-    chart({ title: "Freshness", unit: "time", at, series: [{ name: "Worst", values: worst }, ...series.map((each) => ({ name: each.reader, values: each.seconds }))] }),
-    table(["Reader", { title: "Freshness", number: true }, ""], series.map((each) => [toReader(each.reader), duration(last(each.seconds)), link("lag", { reader: each.reader }, "Lag")]),
-      "", { caption: "The newest known sample of each reader", keys: series.map((each) => each.reader) }),
+    chart({
+      title: "Freshness",
+      unit: "time",
+      at,
+      series: [
+        { name: "Worst", values: worst },
+        ...series.map((each) => ({ name: each.reader, values: each.seconds })),
+      ],
+    }),
+    table(
+      ["Reader", { title: "Freshness", number: true }, ""],
+      series.map((
+        each,
+      ) => [toReader(each.reader), duration(last(each.seconds)), link("lag", { reader: each.reader }, "Lag")]),
+      "",
+      { caption: "The newest known sample of each reader", keys: series.map((each) => each.reader) },
+    ),
     h("p", { class: "quiet" }, `Each point is the last sample within ${duration(step)}.`),
   ];
 }

@@ -1,12 +1,16 @@
-// The grid of days and views: each cell shows whether a day of a view was recomputed, and what followed. A range of days is chosen by
-// dragging, or with the keyboard: the arrow keys move, and with Shift they extend the range.
+// The grid of days and views: each cell shows whether a day of a view was recomputed, and what followed. A range of
+// days is chosen by dragging, or with the keyboard: the arrow keys move, and with Shift they extend the range.
 import { ask } from "./live.js";
 import { h, moment, sentence } from "./kit.js";
 
 const DAY = 86_400_000;
 const LABELS = {
-  NEVER: "Never recomputed", UNFINISHED: "Not finished", FAILED: "Recompute failed", RECOMPUTED: "Recomputed, not compared since",
-  EQUAL: "Recomputed, then equal", DIFFERENT: "Recomputed, then different",
+  NEVER: "Never recomputed",
+  UNFINISHED: "Not finished",
+  FAILED: "Recompute failed",
+  RECOMPUTED: "Recomputed, not compared since",
+  EQUAL: "Recomputed, then equal",
+  DIFFERENT: "Recomputed, then different",
 };
 const MARKS = { NEVER: "", UNFINISHED: "…", FAILED: "×", RECOMPUTED: "○", EQUAL: "●", DIFFERENT: "◆" };
 
@@ -26,7 +30,9 @@ export function dayGrid({ since, until }, choose, informed) {
       const found = await ask("data/partials", { since: from.value, until: to.value });
       if (shape !== (shape = [from.value, to.value, ...found.views].join())) build(found.views);
       for (const cell of cells.values()) mark(cell, { state: "NEVER" });
-      for (const each of found.days) if (cells.has(`${each.view} ${each.day}`)) mark(cells.get(`${each.view} ${each.day}`), each);
+      for (const each of found.days) {
+        if (cells.has(`${each.view} ${each.day}`)) mark(cells.get(`${each.view} ${each.day}`), each);
+      }
       informed(found);
       trouble.hidden = true;
     } catch (error) {
@@ -39,14 +45,48 @@ export function dayGrid({ since, until }, choose, informed) {
     days = [];
     for (let time = Date.parse(from.value); time <= Date.parse(to.value); time += DAY) days.push(iso(time));
     cells = new Map();
-    const row = (view) => h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, view), days.map((each) => {
-      const cell = h("td", { role: "gridcell", tabindex: -1, "data-view": view, "data-day": each });
-      cells.set(`${view} ${each}`, cell);
-      return cell;
-    }));
-    body.replaceChildren(h("table", { role: "grid", "aria-label": "Days and views", "aria-multiselectable": "true", pointerdown: press, pointerover: drag, keydown: key, focusin: (event) => rove(event.target) },
-      h("thead", {}, h("tr", { role: "row" }, h("th", { scope: "col", role: "columnheader" }, "View"), days.map((each) => h("th", { scope: "col", role: "columnheader", title: each, class: "number" }, each.slice(8) === "01" || each === days[0] ? each.slice(5) : each.slice(8))))),
-      h("tbody", {}, views.map(row))));
+    const row = (view) =>
+      h(
+        "tr",
+        { role: "row" },
+        h("th", { scope: "row", role: "rowheader" }, view),
+        days.map((each) => {
+          const cell = h("td", { role: "gridcell", tabindex: -1, "data-view": view, "data-day": each });
+          cells.set(`${view} ${each}`, cell);
+          return cell;
+        }),
+      );
+    body.replaceChildren(
+      h(
+        "table",
+        {
+          role: "grid",
+          "aria-label": "Days and views",
+          "aria-multiselectable": "true",
+          pointerdown: press,
+          pointerover: drag,
+          keydown: key,
+          focusin: (event) => rove(event.target),
+        },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            { role: "row" },
+            h("th", { scope: "col", role: "columnheader" }, "View"),
+            days.map((each) =>
+              h(
+                "th",
+                { scope: "col", role: "columnheader", title: each, class: "number" },
+                each.slice(8) === "01" || each === days[0] ? each.slice(5) : each.slice(8),
+              )
+            ),
+          ),
+        ),
+        h("tbody", {}, views.map(row)),
+      ),
+    );
     rove(body.querySelector("[role=gridcell]"));
   }
 
@@ -73,7 +113,9 @@ export function dayGrid({ since, until }, choose, informed) {
   }
 
   function show(begin, end) {
-    for (const cell of cells.values()) cell.setAttribute("aria-selected", cell.dataset.day >= begin && cell.dataset.day <= end);
+    for (const cell of cells.values()) {
+      cell.setAttribute("aria-selected", cell.dataset.day >= begin && cell.dataset.day <= end);
+    }
   }
 
   function press(event) {
@@ -92,7 +134,14 @@ export function dayGrid({ since, until }, choose, informed) {
   }
 
   function key(event) {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -days.length], End: [0, days.length] }[event.key];
+    const step = {
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      Home: [0, -days.length],
+      End: [0, days.length],
+    }[event.key];
     const row = focused?.parentElement;
     if (event.key === " " || event.key === "Enter") {
       anchor = focused.dataset.day;
@@ -100,7 +149,9 @@ export function dayGrid({ since, until }, choose, informed) {
     } else if (step && row) {
       const rows = [...row.parentElement.children];
       const within = (n, of) => Math.max(0, Math.min(of - 1, n));
-      const next = rows[within(rows.indexOf(row) + step[0], rows.length)].querySelectorAll("[role=gridcell]")[within(days.indexOf(focused.dataset.day) + step[1], days.length)];
+      const next = rows[within(rows.indexOf(row) + step[0], rows.length)].querySelectorAll(
+        "[role=gridcell]",
+      )[within(days.indexOf(focused.dataset.day) + step[1], days.length)];
       anchor = event.shiftKey ? anchor ?? focused.dataset.day : null;
       next.focus();
       next.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -109,12 +160,34 @@ export function dayGrid({ since, until }, choose, informed) {
     event.preventDefault();
   }
 
-  document.addEventListener("pointerup", () => { dragging = false; });
+  document.addEventListener("pointerup", () => {
+    dragging = false;
+  });
   for (const each of [from, to]) each.addEventListener("change", refresh);
   element.append(
-    h("details", { open: true, id: "grid" }, h("summary", {}, "Days and views: drag over days, or use the arrow keys with Shift, to choose a range"),
-      h("p", {}, h("label", {}, "From ", from), " ", h("label", {}, "To ", to), " ", h("span", { class: "legend" }, Object.entries(LABELS).map(([state, label]) => h("span", {}, h("span", { class: "cell", "data-state": state }, MARKS[state]), ` ${sentence(label)}`)))),
-      trouble, body));
+    h(
+      "details",
+      { open: true, id: "grid" },
+      h("summary", {}, "Days and views: drag over days, or use the arrow keys with Shift, to choose a range"),
+      h(
+        "p",
+        {},
+        h("label", {}, "From ", from),
+        " ",
+        h("label", {}, "To ", to),
+        " ",
+        h(
+          "span",
+          { class: "legend" },
+          Object.entries(LABELS).map(([state, label]) =>
+            h("span", {}, h("span", { class: "cell", "data-state": state }, MARKS[state]), ` ${sentence(label)}`)
+          ),
+        ),
+      ),
+      trouble,
+      body,
+    ),
+  );
   refresh();
   return { element, refresh, show };
 }

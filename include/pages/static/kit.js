@@ -2,6 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 // Control characters, and characters that reverse the direction of text. A reader must see that they are present.
+// deno-lint-ignore no-control-regex
 const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 export function h(tag, properties = {}, ...children) {
@@ -22,7 +23,8 @@ function filled(element, properties, children) {
   return element;
 }
 
-// The handlers of each element, by event type. An element that stays on the page takes the handlers of its newest drawing.
+// The handlers of each element, by event type. An element that stays on the page takes the handlers of its newest
+// drawing.
 const handlers = new WeakMap();
 
 function listen(element, type, handler) {
@@ -43,8 +45,8 @@ export function link(page, parameters, text, properties = {}) {
   return h("a", { href: query ? `${page}?${query}` : page, ...properties }, text);
 }
 
-// A link to one of Airflow's own pages, relative to Airflow's root. The frame may navigate only itself, so the click happens
-// on a link in the parent document.
+// A link to one of Airflow's own pages, relative to Airflow's root. The frame may navigate only itself, so the click
+// happens on a link in the parent document.
 export function outward(path, text) {
   return h("a", { href: `../${path}`, click: leaveFrame }, text);
 }
@@ -98,7 +100,10 @@ export function bytes(given) {
   if (given === null) return "Unknown";
   const units = ["B", "kB", "MB", "GB", "TB"];
   let n = given, unit = 0;
-  while (n >= 1000 && unit < units.length - 1) { n /= 1000; unit += 1; }
+  while (n >= 1000 && unit < units.length - 1) {
+    n /= 1000;
+    unit += 1;
+  }
   return `${number(n, unit && n < 100 ? 1 : 0)} ${units[unit]}`;
 }
 
@@ -131,9 +136,29 @@ export function ago(given, until) {
 }
 
 const GOOD = ["RUNNING", "UP_TO_DATE", "BATCH_ONLY", "OK", "EQUAL", "PASSED"];
-const BAD = ["DOWN", "RESTING", "HUNG", "STALLED", "STALL", "STOP", "REWIND", "FALLING_OFF", "DIFFERENT", "FAILED", "CRITICAL"];
+const BAD = [
+  "DOWN",
+  "RESTING",
+  "HUNG",
+  "STALLED",
+  "STALL",
+  "STOP",
+  "REWIND",
+  "FALLING_OFF",
+  "DIFFERENT",
+  "FAILED",
+  "CRITICAL",
+];
 
-const LABELS = { OK: "OK", CHANGED: "Outdated code", WARN: "Behind", STALL: "Stalled", STOP: "Stopped", REWIND: "Rewound", FALLING_OFF: "Retention risk" };
+const LABELS = {
+  OK: "OK",
+  CHANGED: "Outdated code",
+  WARN: "Behind",
+  STALL: "Stalled",
+  STOP: "Stopped",
+  REWIND: "Rewound",
+  FALLING_OFF: "Retention risk",
+};
 
 export function word(state) {
   return LABELS[state] ?? sentence(state.toLowerCase().replaceAll("_", " "));
@@ -154,7 +179,13 @@ export function count(n, noun, plural = `${noun}s`) {
 
 // Why an application was started. Releases before 0.2 recorded two reasons under other names.
 const START_REASONS = {
-  down: "was down", dead: "was down", hung: "was hung", changed: "new code", restart_pending: "restart requested", wished: "restart requested", "by hand": "by hand",
+  down: "was down",
+  dead: "was down",
+  hung: "was hung",
+  changed: "new code",
+  restart_pending: "restart requested",
+  wished: "restart requested",
+  "by hand": "by hand",
 };
 
 export function startReason(reason) {
@@ -165,7 +196,12 @@ export function startReason(reason) {
 export function layerOf(answer) {
   if (!answer || !answer.reason) return null;
   const age = answer.age === null ? "" : `, ${duration(answer.age)} old`;
-  return h("span", { class: "layer" }, badge(answer.layer.toUpperCase()), h("small", {}, ` layer serves this view${age}: ${seen(answer.reason)}`));
+  return h(
+    "span",
+    { class: "layer" },
+    badge(answer.layer.toUpperCase()),
+    h("small", {}, ` layer serves this view${age}: ${seen(answer.reason)}`),
+  );
 }
 
 // The page that Great Expectations rendered for a validation.
@@ -178,16 +214,51 @@ export function table(heads, rows, empty = "No data yet.", { caption = null, key
   if (!rows.length) return h("p", { class: "quiet" }, empty);
   const head = heads.map((each) => (typeof each === "string" ? { title: each } : each));
   const scrollable = caption ? { tabindex: 0, role: "region", "aria-label": caption } : {};
-  return h("div", { class: "wide", ...scrollable }, h("table", {},
-    caption ? h("caption", {}, caption) : null,
-    h("thead", {}, h("tr", {}, head.map((each) => h("th", { class: each.number ? "number" : null, scope: "col", title: each.hint, "aria-sort": each.sort }, each.title)))),
-    h("tbody", {}, rows.map((cells, n) => h("tr", { "data-key": keys[n] }, cells.map((cell, i) => h("td", { class: head[i].number ? "number" : null }, cell))))),
-  ));
+  return h(
+    "div",
+    { class: "wide", ...scrollable },
+    h(
+      "table",
+      {},
+      caption ? h("caption", {}, caption) : null,
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          head.map((each) =>
+            h(
+              "th",
+              { class: each.number ? "number" : null, scope: "col", title: each.hint, "aria-sort": each.sort },
+              each.title,
+            )
+          ),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((cells, n) =>
+          h(
+            "tr",
+            { "data-key": keys[n] },
+            cells.map((cell, i) => h("td", { class: head[i].number ? "number" : null }, cell)),
+          )
+        ),
+      ),
+    ),
+  );
 }
 
 export function positions(at) {
   const topics = Object.entries(at);
   if (!topics.length) return h("span", { class: "quiet" }, "No position yet");
-  return h("span", { class: "positions" }, topics.map(([topic, by]) =>
-    h("span", {}, `${topic} ${Object.entries(by).map(([p, offset]) => `${p}:${offset}`).join(" ")}`)));
+  return h(
+    "span",
+    { class: "positions" },
+    topics.map(([topic, by]) =>
+      h("span", {}, `${topic} ${Object.entries(by).map(([p, offset]) => `${p}:${offset}`).join(" ")}`)
+    ),
+  );
 }

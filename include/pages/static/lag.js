@@ -8,35 +8,94 @@ import { toReader } from "./links.js";
 export const SPANS = [[0.25, "15 minutes"], [1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"]];
 
 export function show(given, { shown, form }) {
-  const query = { reader: given.get("reader") ?? "", hours: given.get("hours") ?? "1", partitions: given.get("partitions") ?? "" };
-  const choose = (name, chosen) => { query[name] = chosen; keepInAddress(query); again(); };
+  const query = {
+    reader: given.get("reader") ?? "",
+    hours: given.get("hours") ?? "1",
+    partitions: given.get("partitions") ?? "",
+  };
+  const choose = (name, chosen) => {
+    query[name] = chosen;
+    keepInAddress(query);
+    again();
+  };
   const readers = h("select", { "aria-label": "Reader", change: () => choose("reader", readers.value) });
-  const spans = h("select", { "aria-label": "Time range", change: () => choose("hours", spans.value) },
-    SPANS.map(([hours, text]) => h("option", { value: hours, selected: String(hours) === query.hours }, text)));
-  const partitions = h("input", { type: "checkbox", checked: query.partitions !== "", change: () => { choose("partitions", partitions.checked ? "1" : ""); } });
-  form.append(readers, spans, h("label", {}, partitions, " A line for each partition"));
-  const again = live(shown, () => ask("data/lag", { reader: query.reader, hours: query.hours, partitions: query.partitions ? 1 : 0 }), 10, (found) => {
-    if (!readers.length) readers.append(...found.readers.map((each) => h("option", { selected: each === found.reader }, each)));
-    return drawn(found);
+  const spans = h(
+    "select",
+    { "aria-label": "Time range", change: () => choose("hours", spans.value) },
+    SPANS.map(([hours, text]) => h("option", { value: hours, selected: String(hours) === query.hours }, text)),
+  );
+  const partitions = h("input", {
+    type: "checkbox",
+    checked: query.partitions !== "",
+    change: () => {
+      choose("partitions", partitions.checked ? "1" : "");
+    },
   });
+  form.append(readers, spans, h("label", {}, partitions, " A line for each partition"));
+  const again = live(
+    shown,
+    () => ask("data/lag", { reader: query.reader, hours: query.hours, partitions: query.partitions ? 1 : 0 }),
+    10,
+    (found) => {
+      if (!readers.length) {
+        readers.append(
+          ...found.readers.map((each) => h("option", { selected: each === found.reader }, each)),
+        );
+      }
+      return drawn(found);
+    },
+  );
 }
 
 function drawn({ reader, course, rows }) {
   return [
     h("h1", {}, "Lag", h("span", {}, " of ", toReader(reader))),
     h("p", {}, link("freshness", {}, "Compare the freshness of views")),
-    ...(course.total.events.length ? charts(course) : [h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the \`lag\` service is READY.`))]),
-    table(["Topic", { title: "Partition", number: true }, { title: "Position", number: true }, { title: "Log start", number: true },
-      { title: "Log end", number: true }, { title: "Lag (events)", number: true }, { title: "Lag (time)", number: true },
-      { title: "In/s", number: true, hint: "Records that arrive per second" }, { title: "Out/s", number: true, hint: "Records that the reader processes per second" },
-      { title: "Time to catch up", number: true }, "Verdict"],
-    rows.map((row) => [
-      row.topic ?? "", row.partition ?? "", number(row.position), number(row.earliest), number(row.end),
-      number(row.lag_events), duration(row.lag_seconds), number(row.rate_in, 1), number(row.rate_counted, 1),
-      row.caught_up_in === null ? "" : duration(row.caught_up_in),
-      h("span", {}, badge(row.verdict), row.verdict === "OK" ? null : h("small", {}, ` ${seen(row.reason)}`)),
-    ]), "No sample yet.", { caption: "The newest sample of each partition", keys: rows.map((row) => `${row.topic} ${row.partition}`) }),
-    h("p", { class: "quiet" }, course.total.events.length ? `Each point is the highest lag within ${duration(course.step)}. ` : null, sampled(rows)),
+    ...(course.total.events.length ? charts(course) : [
+      h(
+        "p",
+        { class: "quiet" },
+        marked(
+          `No samples of ${reader} in this time range. Check with \`truelog status\` that the \`lag\` service is READY.`,
+        ),
+      ),
+    ]),
+    table(
+      [
+        "Topic",
+        { title: "Partition", number: true },
+        { title: "Position", number: true },
+        { title: "Log start", number: true },
+        { title: "Log end", number: true },
+        { title: "Lag (events)", number: true },
+        { title: "Lag (time)", number: true },
+        { title: "In/s", number: true, hint: "Records that arrive per second" },
+        { title: "Out/s", number: true, hint: "Records that the reader processes per second" },
+        { title: "Time to catch up", number: true },
+        "Verdict",
+      ],
+      rows.map((row) => [
+        row.topic ?? "",
+        row.partition ?? "",
+        number(row.position),
+        number(row.earliest),
+        number(row.end),
+        number(row.lag_events),
+        duration(row.lag_seconds),
+        number(row.rate_in, 1),
+        number(row.rate_counted, 1),
+        row.caught_up_in === null ? "" : duration(row.caught_up_in),
+        h("span", {}, badge(row.verdict), row.verdict === "OK" ? null : h("small", {}, ` ${seen(row.reason)}`)),
+      ]),
+      "No sample yet.",
+      { caption: "The newest sample of each partition", keys: rows.map((row) => `${row.topic} ${row.partition}`) },
+    ),
+    h(
+      "p",
+      { class: "quiet" },
+      course.total.events.length ? `Each point is the highest lag within ${duration(course.step)}. ` : null,
+      sampled(rows),
+    ),
   ];
 }
 
@@ -48,7 +107,12 @@ function charts({ at, total, partitions }) {
   return [
     chart({ title: "Lag", unit: "events", at, series: lines("events", "Total") }),
     chart({ title: "Freshness", unit: "time", at, series: lines("seconds", "Latest partition") }),
-    chart({ title: "Throughput", unit: "events/s", at, series: [{ name: "In", values: total.rate_in }, { name: "Out", values: total.rate_out }] }),
+    chart({
+      title: "Throughput",
+      unit: "events/s",
+      at,
+      series: [{ name: "In", values: total.rate_in }, { name: "Out", values: total.rate_out }],
+    }),
   ];
 }
 

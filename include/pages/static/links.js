@@ -3,7 +3,8 @@ import { h, link, outward, seen } from "./kit.js";
 
 const PAGES = "plugin/truelog/truelog/"; // where Airflow shows the pages, as alerts name them
 
-// The page of an alert or a card is relative to Airflow's root. Our own pages open in the frame, Airflow's in its window.
+// The page of an alert or a card is relative to Airflow's root. Our own pages open in the frame, Airflow's in its
+// window.
 export function toPage(path, text) {
   return path.startsWith(PAGES) ? h("a", { href: path.slice(PAGES.length) }, text) : outward(path, text);
 }
@@ -22,9 +23,20 @@ export function toApplication(application) {
 }
 
 const TARGETS = {
-  launch: toApplication, restart: toApplication, stop: toApplication, start: toApplication, release: toApplication,
-  repair: toReader, explain: toReader, different: toReader, unknown: toReader, rejudge: (of) => link("quality", { of }, seen(of)),
-  alert: toAlert, acknowledge: toAlert, silence: toAlert, unsilence: toAlert,
+  launch: toApplication,
+  restart: toApplication,
+  stop: toApplication,
+  start: toApplication,
+  release: toApplication,
+  repair: toReader,
+  explain: toReader,
+  different: toReader,
+  unknown: toReader,
+  rejudge: (of) => link("quality", { of }, seen(of)),
+  alert: toAlert,
+  acknowledge: toAlert,
+  silence: toAlert,
+  unsilence: toAlert,
   read: (topic) => link("record", { topic }, seen(topic)),
   backfill: (subject) => link("backfills", {}, seen(subject)),
   replay: (subject) => link("dead-letters", {}, seen(subject)),
@@ -35,10 +47,15 @@ export function toTarget(kind, subject) {
   return subject && TARGETS[kind] ? TARGETS[kind](subject) : seen(subject);
 }
 
-// The address of what a mark in the timeline shows: a run of Airflow, a comparison, an alert, or else the target's page.
+// The address of what a mark in the timeline shows: a run of Airflow, a comparison, an alert, or else the target's
+// page.
 export function markAddress({ kind, subject, about }) {
   if (kind === "backfill") return `../dags/recompute/runs/${encodeURIComponent(about.split(": ")[0])}`;
-  const comparison = ["different", "unknown"].includes(kind) ? about : kind === "repair" ? /reconciliation (\d+)/.exec(about)?.[1] : null;
+  const comparison = ["different", "unknown"].includes(kind)
+    ? about
+    : kind === "repair"
+    ? /reconciliation (\d+)/.exec(about)?.[1]
+    : null;
   return comparison ? `reconciliation?id=${comparison}` : toTarget(kind, subject).getAttribute("href");
 }
 

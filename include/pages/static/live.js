@@ -1,5 +1,5 @@
-// Live data: a page refreshes every few seconds and shows the time of its data. If there is no answer, old data is greyed out.
-// Screen readers announce only errors and changes of state.
+// Live data: a page refreshes every few seconds and shows the time of its data. If there is no answer, old data is
+// greyed out. Screen readers announce only errors and changes of state.
 import { h, sentence, since } from "./kit.js";
 import { patch } from "./patch.js";
 import { showHeading } from "./theme.js";
@@ -19,20 +19,24 @@ export async function act(path, body = {}, method = "POST") {
 }
 
 function request(path, options) {
-  return fetch(path, options).catch(() => { throw new Error("Airflow did not answer"); });
+  return fetch(path, options).catch(() => {
+    throw new Error("Airflow did not answer");
+  });
 }
 
 async function answered(response) {
   if (response.ok) return response.json();
   const body = await response.json().catch(() => ({}));
   const why = typeof body.detail === "string" ? body.detail : body.detail?.[0]?.msg ?? response.statusText;
-  const message = response.status === 401 ? "You are signed out. Reload the Airflow page and sign in again" : sentence(why);
+  const message = response.status === 401
+    ? "You are signed out. Reload the Airflow page and sign in again"
+    : sentence(why);
   throw Object.assign(new Error(message), { status: response.status });
 }
 
-// Fetches at once and again every `seconds`, and patches the page if the data has changed. `state` describes the data in a few
-// words for screen readers, which announce it when it changes. Returns a function that fetches at once; its `redraw` draws the
-// latest data again, for choices that need no other data.
+// Fetches at once and again every `seconds`, and patches the page if the data has changed. `state` describes the data
+// in a few words for screen readers, which announce it when it changes. Returns a function that fetches at once; its
+// `redraw` draws the latest data again, for choices that need no other data.
 export function live(shown, fetchData, seconds, draw, state = () => "") {
   let last = null, before = "", timer = null, turn = 0;
 
@@ -70,15 +74,24 @@ export function live(shown, fetchData, seconds, draw, state = () => "") {
 
   function showAge() {
     const age = last ? (Date.now() - new Date(last.as_of)) / 1000 : 0;
-    asOf.replaceChildren(...(last ? [
-      h("time", { datetime: last.as_of }, `As of ${clock(last.as_of)} UTC`),
-      age > 2 * seconds + 5 ? ` (${since(last.as_of, new Date())} ago)` : ` · refreshes every ${seconds} s`,
-    ] : []));
+    asOf.replaceChildren(
+      ...(last
+        ? [
+          h("time", { datetime: last.as_of }, `As of ${clock(last.as_of)} UTC`),
+          age > 2 * seconds + 5 ? ` (${since(last.as_of, new Date())} ago)` : ` · refreshes every ${seconds} s`,
+        ]
+        : []),
+    );
   }
 
   document.addEventListener("visibilitychange", () => document.hidden || round());
   round();
-  return Object.assign(round, { redraw: () => { before = ""; if (last) drawIfChanged(last); } });
+  return Object.assign(round, {
+    redraw: () => {
+      before = "";
+      if (last) drawIfChanged(last);
+    },
+  });
 }
 
 // Screen readers repeat a message whenever its element changes, so an unchanged message is not written again.

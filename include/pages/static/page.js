@@ -2,8 +2,26 @@
 import { h, link } from "./kit.js";
 import { followTheme, nameTab } from "./theme.js";
 
-const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", quality: "Quality", "dead-letters": "Dead letters", backfills: "Backfills", lag: "Lag", alerts: "Alerts", timeline: "Timeline", operations: "Operations" };
-const PARENTS = { view: "views", reconciliation: "reconciliations", certificates: "views", record: "views", explain: "views", freshness: "lag" };
+const TABS = {
+  streams: "Streams",
+  views: "Views",
+  reconciliations: "Reconciliations",
+  quality: "Quality",
+  "dead-letters": "Dead letters",
+  backfills: "Backfills",
+  lag: "Lag",
+  alerts: "Alerts",
+  timeline: "Timeline",
+  operations: "Operations",
+};
+const PARENTS = {
+  view: "views",
+  reconciliation: "reconciliations",
+  certificates: "views",
+  record: "views",
+  explain: "views",
+  freshness: "lag",
+};
 const TITLES = { ...TABS, components: "Components" }; // a page for contributors, which no tab leads to
 
 const name = location.pathname.split("/").pop();
@@ -13,8 +31,7 @@ followTheme();
 document.getElementById("heading").append(h("h1", {}, TITLES[tab]));
 nameTab(TITLES[tab]);
 document.getElementById("pages").append(
-  ...Object.entries(TABS).map(([page, title]) =>
-    link(page, {}, title, page === tab ? { "aria-current": "page" } : {})),
+  ...Object.entries(TABS).map(([page, title]) => link(page, {}, title, page === tab ? { "aria-current": "page" } : {})),
 );
 const { show } = await import(`./${name}.js`);
 show(new URLSearchParams(location.search), {

@@ -1,5 +1,6 @@
-// Changes a part of the page into newly drawn nodes in place, so that focus, selections, opened details, scroll positions and
-// half-typed inputs survive. `data-key` or `id` identifies a node among its siblings; nodes without a key match by place.
+// Changes a part of the page into newly drawn nodes in place, so that focus, selections, opened details, scroll
+// positions and half-typed inputs survive. `data-key` or `id` identifies a node among its siblings; nodes without a key
+// match by place.
 import { adopt } from "./kit.js";
 
 export function patch(parent, drawn) {
@@ -50,9 +51,12 @@ function update(known, next) {
   }
 }
 
-// Only attributes change, never properties, so a form field keeps what the user has entered. Users open and close details.
+// Only attributes change, never properties, so a form field keeps what the user has entered. Users open and close
+// details.
 function attributes(known, next) {
-  for (const { name, value } of next.attributes) if (known.getAttribute(name) !== value) known.setAttribute(name, value);
+  for (const { name, value } of next.attributes) {
+    if (known.getAttribute(name) !== value) known.setAttribute(name, value);
+  }
   for (const name of known.getAttributeNames()) {
     if (!next.hasAttribute(name) && !(name === "open" && known.nodeName === "DETAILS")) known.removeAttribute(name);
   }

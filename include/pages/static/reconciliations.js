@@ -17,19 +17,56 @@ export function show(given, { shown, form }) {
   const names = ["view", "run", "attempt", "verdict", "since", "until", "text"];
   const state = {
     ...Object.fromEntries(names.map((name) => [name, given.get(name) ?? ""])),
-    order: given.get("order") ?? "", descending: given.get("descending") !== "false", skip: Number(given.get("skip")) || 0,
+    order: given.get("order") ?? "",
+    descending: given.get("descending") !== "false",
+    skip: Number(given.get("skip")) || 0,
   };
   const view = choose("View", [["", "All views"]], "", { change: () => change({ view: view.value }) });
-  const verdict = choose("Verdict", [["", "All verdicts"], ...Object.keys(MARKS).map((each) => [each, sentence(each.toLowerCase())])], state.verdict, { change: () => change({ verdict: verdict.value }) });
-  const search = h("input", { type: "search", "aria-label": "Search", placeholder: "Search view, run, reason", value: state.text, change: () => change({ text: search.value }) });
-  const day = (label, name) => h("label", {}, `${label} `, h("input", { type: "datetime-local", "aria-label": label, value: state[name].replace(/Z$/, ""), change: (event) => change({ [name]: event.target.value && `${event.target.value}Z` }) }));
+  const verdict = choose(
+    "Verdict",
+    [["", "All verdicts"], ...Object.keys(MARKS).map((each) => [each, sentence(each.toLowerCase())])],
+    state.verdict,
+    { change: () => change({ verdict: verdict.value }) },
+  );
+  const search = h("input", {
+    type: "search",
+    "aria-label": "Search",
+    placeholder: "Search view, run, reason",
+    value: state.text,
+    change: () => change({ text: search.value }),
+  });
+  const day = (label, name) =>
+    h(
+      "label",
+      {},
+      `${label} `,
+      h("input", {
+        type: "datetime-local",
+        "aria-label": label,
+        value: state[name].replace(/Z$/, ""),
+        change: (event) => change({ [name]: event.target.value && `${event.target.value}Z` }),
+      }),
+    );
   const saved = h("span", { class: "buttons" });
   form.append(view, verdict, search, day("From (UTC)", "since"), day("Before (UTC)", "until"), saved);
   const query = () => pairs({ ...state, order: state.order || "id", skip: "" });
-  const again = live(shown, () => ask("data/reconciliations", [...query(), ["limit", PAGE], ["skip", state.skip]]).then((found) => ({ ...found, state: { ...state } })), 10, (found) => {
-    if (view.length === 1) view.append(...found.views.map((each) => h("option", { selected: each === state.view }, each)));
-    return [chosenRun(found), plot(found.reconciliations), list(found, change)];
-  });
+  const again = live(
+    shown,
+    () =>
+      ask("data/reconciliations", [...query(), ["limit", PAGE], ["skip", state.skip]]).then((found) => ({
+        ...found,
+        state: { ...state },
+      })),
+    10,
+    (found) => {
+      if (view.length === 1) {
+        view.append(
+          ...found.views.map((each) => h("option", { selected: each === state.view }, each)),
+        );
+      }
+      return [chosenRun(found), plot(found.reconciliations), list(found, change)];
+    },
+  );
   files();
 
   function change(changes) {
@@ -40,20 +77,41 @@ export function show(given, { shown, form }) {
   }
 
   function files() {
-    saved.replaceChildren(...["csv", "json"].map((kind) => link(`export/reconciliations.${kind}`, query(), `Save as ${kind.toUpperCase()}`, { download: true })));
+    saved.replaceChildren(
+      ...["csv", "json"].map((kind) =>
+        link(`export/reconciliations.${kind}`, query(), `Save as ${kind.toUpperCase()}`, { download: true })
+      ),
+    );
   }
 }
 
 // The run that the page shows, with its state in Airflow, so that a result that is still missing is explained.
 function chosenRun({ state: { run, attempt }, runs }) {
   if (!run) return null;
-  const states = runs.map((each) => h("li", {}, runLink(each.run, each.dag), ` ${RUNS[each.state] ?? sentence(each.state)}.`));
-  return h("div", { id: "chosen-run" },
-    h("p", {}, attempt ? "Showing runs that one attempt started at " : "Showing the run ", h("code", {}, seen(run)), attempt ? ". " : " and the runs that it started. ", link("reconciliations", {}, "Show all runs")),
-    states.length ? h("ul", {}, states) : null);
+  const states = runs.map((each) =>
+    h("li", {}, runLink(each.run, each.dag), ` ${RUNS[each.state] ?? sentence(each.state)}.`)
+  );
+  return h(
+    "div",
+    { id: "chosen-run" },
+    h(
+      "p",
+      {},
+      attempt ? "Showing runs that one attempt started at " : "Showing the run ",
+      h("code", {}, seen(run)),
+      attempt ? ". " : " and the runs that it started. ",
+      link("reconciliations", {}, "Show all runs"),
+    ),
+    states.length ? h("ul", {}, states) : null,
+  );
 }
 
-const RUNS = { queued: "waits for its turn", running: "is running", success: "is done", failed: "has failed: at least one view was not proved to match the log" };
+const RUNS = {
+  queued: "waits for its turn",
+  running: "is running",
+  success: "is done",
+  failed: "has failed: at least one view was not proved to match the log",
+};
 
 // A run of Airflow as a link. All comparisons belong to runs of `reconcile`.
 export function runLink(run, dag = "reconcile") {
@@ -68,18 +126,57 @@ function plot(all) {
   const [first, last] = [Math.min(...times), Math.max(...times)];
   const x = (time) => LEFT + ((WIDTH - LEFT - RIGHT - 8) * (time - first)) / Math.max(1, last - first) + 4;
   const height = views.length * LANE + 24;
-  return h("figure", {},
-    h("figcaption", {}, h("strong", {}, "Verdicts of this page"), h("span", { class: "legend verdicts" }, Object.keys(MARKS).map((each) =>
-      h("span", {}, s("svg", { viewBox: "0 0 16 16", class: "mark" }, s("g", { class: `verdict ${each}` }, MARKS[each](8, 8))), sentence(each.toLowerCase()))))),
-    s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Verdicts over time" },
-      views.map((view, lane) => s("g", {},
-        s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (lane + 0.5) * LANE, y2: (lane + 0.5) * LANE }),
-        s("text", { x: LEFT - 10, y: (lane + 0.5) * LANE + 4, "text-anchor": "end" }, view))),
-      all.map((each) => s("a", { href: `reconciliation?id=${each.id}`, class: `verdict ${each.verdict}` },
-        s("title", {}, `${each.view}: ${each.verdict.toLowerCase()} at ${moment(each.finished_at)} UTC`),
-        (MARKS[each.verdict] ?? MARKS.UNKNOWN)(x(Date.parse(each.finished_at)), (views.indexOf(each.view) + 0.5) * LANE))),
-      [0, 0.5, 1].map((share) => s("text", { x: LEFT + (WIDTH - LEFT - RIGHT) * share, y: height - 6, "text-anchor": ["start", "middle", "end"][share * 2] },
-        moment(first + (last - first) * share)))));
+  return h(
+    "figure",
+    {},
+    h(
+      "figcaption",
+      {},
+      h("strong", {}, "Verdicts of this page"),
+      h(
+        "span",
+        { class: "legend verdicts" },
+        Object.keys(MARKS).map((each) =>
+          h(
+            "span",
+            {},
+            s("svg", { viewBox: "0 0 16 16", class: "mark" }, s("g", { class: `verdict ${each}` }, MARKS[each](8, 8))),
+            sentence(each.toLowerCase()),
+          )
+        ),
+      ),
+    ),
+    s(
+      "svg",
+      { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Verdicts over time" },
+      views.map((view, lane) =>
+        s(
+          "g",
+          {},
+          s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (lane + 0.5) * LANE, y2: (lane + 0.5) * LANE }),
+          s("text", { x: LEFT - 10, y: (lane + 0.5) * LANE + 4, "text-anchor": "end" }, view),
+        )
+      ),
+      all.map((each) =>
+        s(
+          "a",
+          { href: `reconciliation?id=${each.id}`, class: `verdict ${each.verdict}` },
+          s("title", {}, `${each.view}: ${each.verdict.toLowerCase()} at ${moment(each.finished_at)} UTC`),
+          (MARKS[each.verdict] ?? MARKS.UNKNOWN)(
+            x(Date.parse(each.finished_at)),
+            (views.indexOf(each.view) + 0.5) * LANE,
+          ),
+        )
+      ),
+      [0, 0.5, 1].map((share) =>
+        s("text", {
+          x: LEFT + (WIDTH - LEFT - RIGHT) * share,
+          y: height - 6,
+          "text-anchor": ["start", "middle", "end"][share * 2],
+        }, moment(first + (last - first) * share))
+      ),
+    ),
+  );
 }
 
 function list({ reconciliations: all, total, state }, change) {
@@ -87,25 +184,52 @@ function list({ reconciliations: all, total, state }, change) {
   const head = (title, name, number) => sortHead(title, name, shownBy, (by) => change(by), { number });
   return [
     table(
-      [head("Finished (UTC)", "id"), head("View", "view"), head("Verdict", "verdict"), head("Rows", "row_count", true), head("Missing", "missing", true), head("Extra", "extra", true),
-        head("Different", "different", true), head("Repaired", "repaired", true), "Validation", "Started by"],
+      [
+        head("Finished (UTC)", "id"),
+        head("View", "view"),
+        head("Verdict", "verdict"),
+        head("Rows", "row_count", true),
+        head("Missing", "missing", true),
+        head("Extra", "extra", true),
+        head("Different", "different", true),
+        head("Repaired", "repaired", true),
+        "Validation",
+        "Started by",
+      ],
       all.map((each) => [
         link("reconciliation", { id: each.id }, moment(each.finished_at)),
         link("view", { name: each.view }, each.view),
         h("span", {}, badge(each.verdict), each.reason ? h("small", {}, " ", withRecords(each.reason)) : null),
-        number(each.row_count), number(each.missing), number(each.extra), number(each.different), number(each.repaired),
-        validation(each), each.run ? runLink(each.run) : "Command line",
-      ]), empty(state), { keys: all.map((each) => each.id) }),
-    pager({ skip: state.skip, limit: PAGE, shown: all.length, more: total > state.skip + all.length, total }, (skip) => change({ skip })),
+        number(each.row_count),
+        number(each.missing),
+        number(each.extra),
+        number(each.different),
+        number(each.repaired),
+        validation(each),
+        each.run ? runLink(each.run) : "Command line",
+      ]),
+      empty(state),
+      { keys: all.map((each) => each.id) },
+    ),
+    pager(
+      { skip: state.skip, limit: PAGE, shown: all.length, more: total > state.skip + all.length, total },
+      (skip) => change({ skip }),
+    ),
   ];
 }
 
 function empty({ view, run, verdict, since, until, text }) {
   if (run) return "This run has not compared a view yet. Its results appear here.";
-  return view || verdict || since || until || text ? "No reconciliations match." : "No reconciliations yet. The reconcile DAG runs every hour and after recompute has written new partials.";
+  return view || verdict || since || until || text
+    ? "No reconciliations match."
+    : "No reconciliations yet. The reconcile DAG runs every hour and after recompute has written new partials.";
 }
 
 export function validation(each) {
   if (each.judged === null) return h("span", { class: "quiet" }, "Not run");
-  return [each.judged ? "Passed" : h("span", { class: "means" }, `Failed checks: ${seen((each.failed ?? []).join("; "))}`), " ", docs(each.validation)];
+  return [
+    each.judged ? "Passed" : h("span", { class: "means" }, `Failed checks: ${seen((each.failed ?? []).join("; "))}`),
+    " ",
+    docs(each.validation),
+  ];
 }

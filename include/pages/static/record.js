@@ -1,4 +1,5 @@
-// One archived record with its raw bytes, and the records that views skip. A record is read once, because each look at it is recorded.
+// One archived record with its raw bytes, and the records that views skip. A record is read once, because each look at
+// it is recorded.
 import { keepInAddress } from "./address.js";
 import { ask, live } from "./live.js";
 import { badge, bytes, h, link, moment, number, seen, sentence, table, value } from "./kit.js";
@@ -11,17 +12,32 @@ const STATES = { COUNTED: ["EQUAL", "Counted"], WAITING: ["WARNING", "Not read y
 const SEARCHES = {
   done: () => "None: a newer record has replaced it, or the view leaves it out.",
   "too slow": () => "The search took longer than a second.",
-  "not stored": (view) => ["Its rows do not name their records, so only a Spark job can tell. ", link("view", { name: view }, "Choose a row"), " of the view, and Explain lists the records behind it."],
+  "not stored": (
+    view,
+  ) => [
+    "Its rows do not name their records, so only a Spark job can tell. ",
+    link("view", { name: view }, "Choose a row"),
+    " of the view, and Explain lists the records behind it.",
+  ],
 };
 
 export function show(given, { shown, form }) {
   const view = given.get("view") ?? "";
   const state = Object.fromEntries(PLACE.map((each) => [each, given.get(each) ?? ""]));
   let current = null; // the record that is shown, or why there is none
-  const again = live(shown, () => ask("data/skipped", { view }).then((found) => ({ ...found, current })), 30, (found) => {
-    if (!form.hasChildNodes() && found.may_read) begin(found, state, form, find);
-    return [...heading(found), h("h3", {}, view ? `Records that ${view} skips` : "Records that views skip"), skippedTable(found)];
-  });
+  const again = live(
+    shown,
+    () => ask("data/skipped", { view }).then((found) => ({ ...found, current })),
+    30,
+    (found) => {
+      if (!form.hasChildNodes() && found.may_read) begin(found, state, form, find);
+      return [
+        ...heading(found),
+        h("h3", {}, view ? `Records that ${view} skips` : "Records that views skip"),
+        skippedTable(found),
+      ];
+    },
+  );
 
   async function find(place) {
     keepInAddress(place);
@@ -32,33 +48,85 @@ export function show(given, { shown, form }) {
 }
 
 function heading({ may_read: mayRead, current }) {
-  if (!mayRead) return [h("h1", {}, "Records"), h("p", { class: "quiet" }, "You may not look at records. This requires permission to trigger the reconcile DAG.")];
+  if (!mayRead) {
+    return [
+      h("h1", {}, "Records"),
+      h("p", { class: "quiet" }, "You may not look at records. This requires permission to trigger the reconcile DAG."),
+    ];
+  }
   if (!current) return [h("h1", {}, "Records")];
-  return [h("h1", {}, current.place), ...(current.trouble ? [h("p", { role: "alert", class: "means" }, current.trouble)] : drawn(current))];
+  return [
+    h("h1", {}, current.place),
+    ...(current.trouble ? [h("p", { role: "alert", class: "means" }, current.trouble)] : drawn(current)),
+  ];
 }
 
 function begin({ topics }, state, form, find) {
   const topic = choose("Topic", topics, state.topic);
-  const field = (name) => h("input", { "aria-label": sentence(name), placeholder: sentence(name), type: "number", min: 0, required: true, value: state[name] });
+  const field = (name) =>
+    h("input", {
+      "aria-label": sentence(name),
+      placeholder: sentence(name),
+      type: "number",
+      min: 0,
+      required: true,
+      value: state[name],
+    });
   const [partition, offset] = [field("partition"), field("offset")];
-  form.append(h("form", { "aria-label": "Record", submit: (event) => {
-    event.preventDefault();
-    find({ topic: topic.value, partition: partition.value, offset: offset.value });
-  } }, topic, partition, offset, h("button", {}, "Show record")), h("small", {}, "Each look at a record is recorded with your name."));
+  form.append(
+    h(
+      "form",
+      {
+        "aria-label": "Record",
+        submit: (event) => {
+          event.preventDefault();
+          find({ topic: topic.value, partition: partition.value, offset: offset.value });
+        },
+      },
+      topic,
+      partition,
+      offset,
+      h("button", {}, "Show record"),
+    ),
+    h("small", {}, "Each look at a record is recorded with your name."),
+  );
   if (PLACE.every((each) => state[each] !== "")) find(state);
 }
 
 function drawn({ record: r, readers }) {
   const fields = Object.entries(r.fields);
   return [
-    h("p", {}, badge(r.erased ? "UNKNOWN" : r.invalid ? "FAILED" : "PASSED", r.erased ? "Erased" : r.invalid ? "Invalid" : "Valid"), " ", r.invalid ? h("span", { class: "means" }, seen(r.invalid)) : null),
-    h("dl", {}, [["Appended (UTC)", moment(r.broker_time)], ["Event version", r.version ? number(r.version) : "Not registered"], ["Key", value(r.key)], ["Size", bytes(r.bytes)], ["Topic id", h("span", { class: "value" }, r.topic_id)]]
-      .map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content)))),
+    h(
+      "p",
+      {},
+      badge(
+        r.erased ? "UNKNOWN" : r.invalid ? "FAILED" : "PASSED",
+        r.erased ? "Erased" : r.invalid ? "Invalid" : "Valid",
+      ),
+      " ",
+      r.invalid ? h("span", { class: "means" }, seen(r.invalid)) : null,
+    ),
+    h(
+      "dl",
+      {},
+      [
+        ["Appended (UTC)", moment(r.broker_time)],
+        ["Event version", r.version ? number(r.version) : "Not registered"],
+        ["Key", value(r.key)],
+        ["Size", bytes(r.bytes)],
+        ["Topic id", h("span", { class: "value" }, r.topic_id)],
+      ]
+        .map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content))),
+    ),
     h("h3", {}, "Views that read this topic"),
-    table(["View", "State", "Rows that name the record"], readers.map(reader), "No view reads this topic.", { keys: readers.map((each) => each.view) }),
+    table(["View", "State", "Rows that name the record"], readers.map(reader), "No view reads this topic.", {
+      keys: readers.map((each) => each.view),
+    }),
     h("h3", {}, "Raw value"),
     r.value === null ? value(null) : h("pre", { class: "raw" }, seenLines(r.value)),
-    r.bytes > r.shown_bytes ? h("p", { class: "quiet" }, `The first ${bytes(r.shown_bytes)} of ${bytes(r.bytes)}.`) : null,
+    r.bytes > r.shown_bytes
+      ? h("p", { class: "quiet" }, `The first ${bytes(r.shown_bytes)} of ${bytes(r.bytes)}.`)
+      : null,
     fields.length ? h("h3", {}, "Decoded fields") : null,
     fields.length ? table(["Field", "Value"], fields.map(([name, content]) => [name, value(content)])) : null,
     h("h3", {}, "Headers"),
@@ -76,18 +144,32 @@ function reader({ view, state, reason, search, keys }) {
   return [
     link("view", { name: view }, view),
     h("span", {}, badge(kind, label), reason ? h("small", {}, ` ${seen(reason)}`) : null),
-    keys.length ? keys.map((each, i) => [i ? ", " : "", rowOf(view, each)]) : h("span", { class: "quiet" }, state === "COUNTED" ? SEARCHES[search](view) : ""),
+    keys.length
+      ? keys.map((each, i) => [i ? ", " : "", rowOf(view, each)])
+      : h("span", { class: "quiet" }, state === "COUNTED" ? SEARCHES[search](view) : ""),
   ];
 }
 
 function rowOf(view, { side, key }) {
   const where = keyConditions(Object.keys(key), key) ?? [];
   const relation = side ? [["relation", `${view}_${side}`]] : [];
-  return link("view", [["name", view], ...relation, ...where.map((each) => ["where", each])], seen(`${side ? `${side}: ` : ""}${Object.values(key).join(", ")}`));
+  return link(
+    "view",
+    [["name", view], ...relation, ...where.map((each) => ["where", each])],
+    seen(`${side ? `${side}: ` : ""}${Object.values(key).join(", ")}`),
+  );
 }
 
 function skippedTable({ skipped }) {
-  return table(["Record", "View", { title: "Version", number: true }, "Error"], skipped.map((each) => [
-    recordLink(each.topic, each.partition, each.offset), link("view", { name: each.view }, each.view), number(each.version), h("span", { class: "means" }, seen(each.error)),
-  ]), "No view skips a record.", { keys: skipped.map((each) => `${each.view} ${each.topic} ${each.partition}:${each.offset}`) });
+  return table(
+    ["Record", "View", { title: "Version", number: true }, "Error"],
+    skipped.map((each) => [
+      recordLink(each.topic, each.partition, each.offset),
+      link("view", { name: each.view }, each.view),
+      number(each.version),
+      h("span", { class: "means" }, seen(each.error)),
+    ]),
+    "No view skips a record.",
+    { keys: skipped.map((each) => `${each.view} ${each.topic} ${each.partition}:${each.offset}`) },
+  );
 }

@@ -18,7 +18,9 @@ export function withRecords(text) {
 export function recordsIn(row) {
   return Object.keys(row).filter((each) => /(^|_)topic$/.test(each) && row[each]).flatMap((each) => {
     const [partition, offset] = ["partition", "offset"].map((name) => row[each.replace(/topic$/, name)]);
-    return [partition, offset].some((n) => n === null || n === undefined) ? [] : [recordLink(row[each], partition, offset)];
+    return [partition, offset].some((n) => n === null || n === undefined)
+      ? []
+      : [recordLink(row[each], partition, offset)];
   });
 }
 

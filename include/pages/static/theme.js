@@ -9,7 +9,8 @@ export function followTheme() {
   follow();
 }
 
-// Names the page in its heading and in the title of the browser's tab. A page that draws a heading of its own replaces ours.
+// Names the page in its heading and in the title of the browser's tab. A page that draws a heading of its own replaces
+// ours.
 export function showHeading(shown) {
   const own = shown.querySelector("h1");
   document.getElementById("heading").hidden = own !== null;
@@ -26,7 +27,9 @@ export function nameTab(name) {
 }
 
 let before = null;
-addEventListener("pagehide", () => { if (before !== null && airflow().ownerDocument.title === document.title) airflow().ownerDocument.title = before; });
+addEventListener("pagehide", () => {
+  if (before !== null && airflow().ownerDocument.title === document.title) airflow().ownerDocument.title = before;
+});
 
 function airflow() {
   try {

@@ -8,23 +8,42 @@ import { details, operation } from "./operations.js";
 
 const SPANS = [[1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"], [168, "7 days"], [744, "31 days"]];
 const LANES = {
-  Alerts: ["alert"], Silences: ["silence", "unsilence", "acknowledge"], Deployments: ["release", "rejudge"], Starts: ["launch", "restart", "stop", "start"],
-  Backfills: ["backfill"], Repairs: ["repair"], Comparisons: ["different", "unknown"],
+  Alerts: ["alert"],
+  Silences: ["silence", "unsilence", "acknowledge"],
+  Deployments: ["release", "rejudge"],
+  Starts: ["launch", "restart", "stop", "start"],
+  Backfills: ["backfill"],
+  Repairs: ["repair"],
+  Comparisons: ["different", "unknown"],
 };
 const WIDTH = 960, LANE = 26, LEFT = 110, RIGHT = 12;
 
 export function show(given, { shown, form }) {
   let hours = given.get("hours") ?? "24";
-  const spans = h("select", { "aria-label": "Time range", change: () => { hours = spans.value; keepInAddress({ hours }); again(); } },
-    SPANS.map(([n, text]) => h("option", { value: n, selected: String(n) === hours }, text)));
+  const spans = h("select", {
+    "aria-label": "Time range",
+    change: () => {
+      hours = spans.value;
+      keepInAddress({ hours });
+      again();
+    },
+  }, SPANS.map(([n, text]) => h("option", { value: n, selected: String(n) === hours }, text)));
   form.append(spans);
   const again = live(shown, () => ask("data/timeline", { hours }), 10, ({ occurrences, begins, as_of: now }) => [
     plot(occurrences, Date.parse(begins), Date.parse(now)),
-    table([{ title: "Time (UTC)", sort: "descending" }, "Event", "Target", "Duration", "By", "Details"], occurrences.map((each) => [
-      moment(each.begins), name(each.kind), toTarget(each.kind, each.subject),
-      each.ends === each.begins ? "" : each.ends ? since(each.begins, each.ends) : "Not ended",
-      each.by === "airflow" ? "Airflow" : seen(each.by), h("span", { class: "value" }, about(each)),
-    ]), "Nothing happened in this time range.", { caption: "Newest first", keys: occurrences.map((each) => `${each.kind}-${each.subject}-${each.begins}`) }),
+    table(
+      [{ title: "Time (UTC)", sort: "descending" }, "Event", "Target", "Duration", "By", "Details"],
+      occurrences.map((each) => [
+        moment(each.begins),
+        name(each.kind),
+        toTarget(each.kind, each.subject),
+        each.ends === each.begins ? "" : each.ends ? since(each.begins, each.ends) : "Not ended",
+        each.by === "airflow" ? "Airflow" : seen(each.by),
+        h("span", { class: "value" }, about(each)),
+      ]),
+      "Nothing happened in this time range.",
+      { caption: "Newest first", keys: occurrences.map((each) => `${each.kind}-${each.subject}-${each.begins}`) },
+    ),
   ]);
 }
 
@@ -33,24 +52,61 @@ function name(kind) {
 }
 
 function about({ kind, about: text }) {
-  return ["different", "unknown"].includes(kind) ? link("reconciliation", { id: text }, `Reconciliation ${text}`) : kind === "launch" ? details({ kind, about: text }) : brief(text);
+  return ["different", "unknown"].includes(kind)
+    ? link("reconciliation", { id: text }, `Reconciliation ${text}`)
+    : kind === "launch"
+    ? details({ kind, about: text })
+    : brief(text);
 }
 
 // One lane per group. What lasts is a bar, and a moment is a dot. Each mark is a link to what it shows.
 function plot(all, first, last) {
-  const x = (time) => LEFT + ((WIDTH - LEFT - RIGHT) * (Math.min(last, Math.max(first, time)) - first)) / Math.max(1, last - first);
-  const lanes = Object.entries(LANES), height = lanes.length * LANE + 24, at = [0, 0.25, 0.5, 0.75, 1].map((share) => (first + (last - first) * share) / 1000);
-  return h("figure", { "data-key": "plot" }, s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Timeline by kind of event; the table below has the same entries" },
-    lanes.map(([lane, kinds], n) => s("g", {},
-      s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (n + 0.5) * LANE, y2: (n + 0.5) * LANE }),
-      s("text", { x: LEFT - 10, y: (n + 0.5) * LANE + 4, "text-anchor": "end" }, lane),
-      all.filter((each) => kinds.includes(each.kind)).map((each) => mark(each, (n + 0.5) * LANE, x, last)))),
-    ticks(at).map((n) => s("text", { x: x(at[n] * 1000), y: height - 6, "text-anchor": n === 0 ? "start" : n === at.length - 1 ? "end" : "middle" }, clock(at[n], at)))));
+  const x = (time) =>
+    LEFT + ((WIDTH - LEFT - RIGHT) * (Math.min(last, Math.max(first, time)) - first)) / Math.max(1, last - first);
+  const lanes = Object.entries(LANES),
+    height = lanes.length * LANE + 24,
+    at = [0, 0.25, 0.5, 0.75, 1].map((share) => (first + (last - first) * share) / 1000);
+  return h(
+    "figure",
+    { "data-key": "plot" },
+    s(
+      "svg",
+      {
+        viewBox: `0 0 ${WIDTH} ${height}`,
+        role: "group",
+        "aria-label": "Timeline by kind of event; the table below has the same entries",
+      },
+      lanes.map(([lane, kinds], n) =>
+        s(
+          "g",
+          {},
+          s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (n + 0.5) * LANE, y2: (n + 0.5) * LANE }),
+          s("text", { x: LEFT - 10, y: (n + 0.5) * LANE + 4, "text-anchor": "end" }, lane),
+          all.filter((each) => kinds.includes(each.kind)).map((each) => mark(each, (n + 0.5) * LANE, x, last)),
+        )
+      ),
+      ticks(at).map((n) =>
+        s("text", {
+          x: x(at[n] * 1000),
+          y: height - 6,
+          "text-anchor": n === 0 ? "start" : n === at.length - 1 ? "end" : "middle",
+        }, clock(at[n], at))
+      ),
+    ),
+  );
 }
 
 function mark(each, y, x, last) {
-  const begins = x(Date.parse(each.begins)), ends = each.ends === each.begins ? begins : x(each.ends ? Date.parse(each.ends) : last);
+  const begins = x(Date.parse(each.begins)),
+    ends = each.ends === each.begins ? begins : x(each.ends ? Date.parse(each.ends) : last);
   const title = s("title", {}, `${name(each.kind)} ${seen(each.subject)}: ${moment(each.begins)} UTC`);
   const href = markAddress(each);
-  return s("a", { class: `mark-of ${each.kind}`, href, click: href.startsWith("../") ? leaveFrame : null }, title, ends - begins < 1 ? s("circle", { cx: begins, cy: y, r: 4.5 }) : s("rect", { x: begins, y: y - 5, width: Math.max(3, ends - begins), height: 10, rx: 3 }));
+  return s(
+    "a",
+    { class: `mark-of ${each.kind}`, href, click: href.startsWith("../") ? leaveFrame : null },
+    title,
+    ends - begins < 1
+      ? s("circle", { cx: begins, cy: y, r: 4.5 })
+      : s("rect", { x: begins, y: y - 5, width: Math.max(3, ends - begins), height: 10, rx: 3 }),
+  );
 }

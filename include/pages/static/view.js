@@ -1,7 +1,23 @@
 // One view: its lineage, columns and versions, what to do about it, and a browser for its rows.
 import { compareButtons } from "./compare.js";
 import { ask, live } from "./live.js";
-import { about, ago, badge, bytes, count, h, layerOf, link, moment, number, paragraphs, positions, seen, sentence, table } from "./kit.js";
+import {
+  about,
+  ago,
+  badge,
+  bytes,
+  count,
+  h,
+  layerOf,
+  link,
+  moment,
+  number,
+  paragraphs,
+  positions,
+  seen,
+  sentence,
+  table,
+} from "./kit.js";
 import { browser } from "./rows.js";
 import { proof } from "./views.js";
 
@@ -25,27 +41,64 @@ function drawn({ entry, columns, checks, sources, versions, positions: at, alert
     ...paragraphs(entry.about).map((each) => h("p", {}, each)),
     entry.broken ? h("p", { class: "means" }, seen(entry.broken)) : null,
     entry.reason ? h("p", { class: "means" }, seen(sentence(entry.reason))) : null,
-    ...alerts.map((each) => h("p", { class: "means", "data-alert": each.key }, badge(each.severity.toUpperCase()), " ",
-      link("alerts", { match: each.key }, each.title), `: ${seen(each.cause)} (`, ago(each.found_at, now), ")")),
+    ...alerts.map((each) =>
+      h(
+        "p",
+        { class: "means", "data-alert": each.key },
+        badge(each.severity.toUpperCase()),
+        " ",
+        link("alerts", { match: each.key }, each.title),
+        `: ${seen(each.cause)} (`,
+        ago(each.found_at, now),
+        ")",
+      )
+    ),
     layerOf(entry.answer),
     sources.length ? lineage(entry, sources, at, now) : null,
     h("h3", {}, "Columns"),
-    table(["Column", "Aggregation", "Type", "Description"], columns.map((each) => [
-      each.name, sentence(each.role), each.type ?? h("span", { class: "quiet" }, "Not created yet"), seen(each.comment ?? ""),
-    ]), "The columns are unknown.", { keys: columns.map((each) => each.name) }),
-    checks.length ? h("p", { class: "quiet" }, "Checks on every row: ", checks.map((each, i) => [i ? ", " : "", h("code", {}, each)])) : null,
+    table(
+      ["Column", "Aggregation", "Type", "Description"],
+      columns.map((each) => [
+        each.name,
+        sentence(each.role),
+        each.type ?? h("span", { class: "quiet" }, "Not created yet"),
+        seen(each.comment ?? ""),
+      ]),
+      "The columns are unknown.",
+      { keys: columns.map((each) => each.name) },
+    ),
+    checks.length
+      ? h(
+        "p",
+        { class: "quiet" },
+        "Checks on every row: ",
+        checks.map((each, i) => [i ? ", " : "", h("code", {}, each)]),
+      )
+      : null,
     costs ? h("p", { class: "quiet" }, costs) : null,
     h("h3", {}, "Versions"),
-    table([{ title: "Version", number: true }, "Created (UTC)", { title: "Rows", number: true }, { title: "Size", number: true }, { title: "Skipped records", number: true }],
-      versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), skipped(entry, each)]), "No version has been created yet.",
-      { keys: versions.map((each) => each.version) }),
+    table(
+      [{ title: "Version", number: true }, "Created (UTC)", { title: "Rows", number: true }, {
+        title: "Size",
+        number: true,
+      }, { title: "Skipped records", number: true }],
+      versions.map((
+        each,
+      ) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), skipped(entry, each)]),
+      "No version has been created yet.",
+      { keys: versions.map((each) => each.version) },
+    ),
   ];
 }
 
 function links({ view, application }) {
   return h("p", { class: "related" }, [
-    link("streams", { application }, `Stream: ${application}`), link("lag", { reader: view, hours: 6 }, "Lag and freshness"), link("reconciliations", { view }, "Reconciliations"),
-    link("certificates", { view }, "Certificates"), link("alerts", { match: `/${view}` }, "Alerts"), link("backfills", { view }, "Backfill"),
+    link("streams", { application }, `Stream: ${application}`),
+    link("lag", { reader: view, hours: 6 }, "Lag and freshness"),
+    link("reconciliations", { view }, "Reconciliations"),
+    link("certificates", { view }, "Certificates"),
+    link("alerts", { match: `/${view}` }, "Alerts"),
+    link("backfills", { view }, "Backfill"),
   ]);
 }
 
@@ -55,12 +108,55 @@ function skipped({ view }, { version, excluded }) {
 
 // From the event to the readers of the view. Each box shows where the data is stored, and links to it.
 function lineage(entry, sources, at, now) {
-  const box = (title, ...lines) => h("div", { class: "box" }, h("strong", {}, title), lines.filter(Boolean).map((each) => h("span", {}, each)));
+  const box = (title, ...lines) =>
+    h("div", { class: "box" }, h("strong", {}, title), lines.filter(Boolean).map((each) => h("span", {}, each)));
   const arrow = () => h("span", { class: "arrow", "aria-hidden": "true" }, "→");
-  return h("div", { class: "lineage", role: "group", "aria-label": "Lineage" },
-    h("div", {}, sources.map((each) => box(link("quality", { of: each.event }, each.event), "Event", seen(each.about), `Topic: ${count(each.partitions, "partition")}, retention ${each.retention}`))), arrow(),
-    h("div", {}, sources.map((each) => box(link("record", { topic: each.event }, each.event), "Archive", "Every record, kept forever"))), arrow(),
-    h("div", {}, box(entry.batch_only ? entry.view : link("lag", { reader: entry.view }, entry.view), "View", entry.batch_only ? "Built once a day" : `Application: ${entry.application}`, entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows", positions(at),
-      entry.proof ? proof(entry.proof, now) : "Never compared")), arrow(),
-    h("div", {}, entry.relations.map((each) => box(link("view", { name: entry.view, relation: each === entry.view ? "" : each }, `views.${each}`), "SQL view for readers"))));
+  return h(
+    "div",
+    { class: "lineage", role: "group", "aria-label": "Lineage" },
+    h(
+      "div",
+      {},
+      sources.map((each) =>
+        box(
+          link("quality", { of: each.event }, each.event),
+          "Event",
+          seen(each.about),
+          `Topic: ${count(each.partitions, "partition")}, retention ${each.retention}`,
+        )
+      ),
+    ),
+    arrow(),
+    h(
+      "div",
+      {},
+      sources.map((each) =>
+        box(link("record", { topic: each.event }, each.event), "Archive", "Every record, kept forever")
+      ),
+    ),
+    arrow(),
+    h(
+      "div",
+      {},
+      box(
+        entry.batch_only ? entry.view : link("lag", { reader: entry.view }, entry.view),
+        "View",
+        entry.batch_only ? "Built once a day" : `Application: ${entry.application}`,
+        entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows",
+        positions(at),
+        entry.proof ? proof(entry.proof, now) : "Never compared",
+      ),
+    ),
+    arrow(),
+    h(
+      "div",
+      {},
+      entry.relations.map((each) =>
+        box(
+          link("view", { name: entry.view, relation: each === entry.view ? "" : each }, `views.${each}`),
+          "SQL view for readers",
+        )
+      ),
+    ),
+  );
 }
