@@ -1,7 +1,7 @@
 """Generated events for the laws, drawn from the declaration of their type.
 
-There are few different values, so that keys repeat, and some values are hostile. `docs/decisions/061-drawn-logs.md`
-explains why Hypothesis does not draw them.
+There are few different values, so that keys repeat, and some values are hostile.
+`docs/decisions/065-examples-are-data.md` explains why Hypothesis does not draw them.
 """
 
 import json

@@ -51,7 +51,7 @@ UMASK = 0o077  # for every Spark process
 def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> dict[str, str]:
     """The Spark configuration, except the master. Temporary files go to the private folder `scratch`.
 
-    A `quick` process starts faster and works more slowly: see `docs/decisions/038-quick-jobs.md`.
+    A `quick` process starts faster and works more slowly: see `docs/numbers.md`.
     """
     return {
         "spark.authenticate": "true",

@@ -164,7 +164,7 @@ class Settings(BaseSettings):
     spark_conf: dict[str, str] = {}  # further Spark settings as JSON, without secrets: they become process arguments
     shuffle_partitions: PositiveInt = 2
     explain_records: NonNegativeInt = 20_000_000  # a view with more records is explained on the command line only
-    quick_records: NonNegativeInt = 5_000_000  # a log of at most this many records gets quick batch jobs (decision 038)
+    quick_records: NonNegativeInt = 5_000_000  # a log of at most this many records gets quick batch jobs
     archive_wait_seconds: PositiveFloat = 120  # how long a comparison or a repair waits for the archive
     # Largest automatic repair, as a share of the view's rows. If it is 0, no repair is automatic.
     repair_share: float = Field(default=0.01, ge=0, le=1)

@@ -1,4 +1,4 @@
-"""A process asks the JVM for a class, and for its methods, once: see `docs/decisions/062-remembered-classes.md`."""
+"""A process asks the JVM for a class, and for its methods, once: see `docs/numbers.md`."""
 
 from typing import Any
 
