@@ -17,8 +17,9 @@ from truelog.kernel.merge import Merge
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.tables import deploy as table
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.kinds import Batch
 
 
 def _per_minute(page_view: DataFrame) -> DataFrame:
@@ -45,8 +46,8 @@ class Bench:
         return {"page_view": shaped(self.lab, self.lab.spark.range(start, end), "page_view", kinds)}
 
     def staged(self, start: int, end: int) -> stage.StagedRows:
-        return self.applier.stage_totals(
-            self.lab.connection, self.compiled, self.events(start, end), {("page_view", 0)}
+        return kinds.stage_batch(
+            self.lab.connection, self.compiled, self.lab.settings, Batch(self.events(start, end), {("page_view", 0)})
         )
 
     @property

@@ -22,7 +22,6 @@ from tests.laws.events import START, Record, log
 from tests.laws.with_case import with_case
 from truelog.batch.batch_context import BatchContext
 from truelog.kernel import clock, merge
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -34,16 +33,14 @@ from truelog.storage.database import Connection
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
-from truelog.tables import stage, table_hash
+from truelog.tables import kinds, stage, table_hash
 from truelog.tables.compiled_view import CompiledView, extend_view
 from truelog.tables.compiler import compile_view
 from truelog.tables.dedupe import merge as copies
-from truelog.tables.fold import merge as groups
-from truelog.tables.join import merge as joins
+from truelog.tables.kinds import Batch
 from truelog.tables.provenance_frame import ProvenanceFrame
-from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.stage import StagedRows
 from truelog.tables.table_hash import TableHash
-from truelog.views.group import INPUTS
 from truelog.views.view import View
 
 Change = Callable[[View], View] | None
@@ -130,7 +127,7 @@ class Lab:
         compiled = self.by_case(name, view)
         self._fresh(compiled)
         states = compiled.totals_of({topic: self.events(topic, drawn) for topic in view.reads}).persist()
-        merge.add(self.connection, compiled, "recon", stage.stage_rows(states, compiled, self.settings))
+        kinds.add(self.connection, compiled, "recon", stage.stage_rows(states, compiled, self.settings))
         in_database = table_hash.hash_table(self.connection, compiled, sql.Identifier("recon", compiled.table))
         return compiled, in_database, table_hash.hash_frame(compiled, compiled.stored(states))
 
@@ -178,7 +175,7 @@ class Lab:
     def _fresh(self, compiled: CompiledView) -> None:
         self.connection.execute("DELETE FROM truelog.view WHERE view = %s", (compiled.name,))
         for schema, each in product(("state", "stage", "recon", "batch"), compiled.tables):
-            for suffix in ("", joins.CHANGES):
+            for suffix in ("", stage.CHANGES):
                 drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(
                     sql.Identifier(schema, f"{each.table}{suffix}")
                 )
@@ -202,7 +199,7 @@ class Lab:
 
         touched = replace(compiled, sides=_touched(compiled.sides, drawn))
         staged = stage.stage_tables(touched, states, self.settings)
-        merge.add(self.connection, compiled, "recon", staged)
+        kinds.add(self.connection, compiled, "recon", staged)
         merge.drop_expired(self.connection, compiled, "recon", reached(compiled, last_cut(drawn)))
 
     def _stream(self, compiled: CompiledView, events: EventFrames, drawn: list[list[Record]]) -> None:
@@ -217,19 +214,17 @@ class Lab:
             places = {(r.topic, place(n, r)) for n, case in enumerate(drawn) for r in case if r.cut == cut}
             if compiled.seen:
                 of_cut = {topic: frame.where(F.col("cut") == cut) for topic, frame in events.items()}
-                staged = BatchApplier(self.settings).stage_totals(self.connection, compiled, of_cut, places)
+                staged = kinds.stage_batch(self.connection, compiled, self.settings, Batch(of_cut, places))
             else:
                 staged = self._staged(compiled, {side: rows[cut] for side, rows in by_cut.items() if cut in rows})
-            merge.add_batch(self.connection, compiled, staged)
+            kinds.add_batch(self.connection, compiled, staged)
             merge.drop_expired(self.connection, compiled, "state", reached(compiled, cut, places))
         self._copy_streamed(compiled)
 
     def _staged(self, compiled: CompiledView, sources: dict[str, StagedRows]) -> StagedRows:
         """The staged rows of a cut, given those of the tables to which events are added."""
-        own = sources.pop("", NO_ROWS)
-        if INPUTS in sources:
-            own = groups.stage_touched(self.spark, compiled, self.settings, sources[INPUTS])
-        return replace(own, sides={**own.sides, **sources})
+        own = kinds.kind_of(compiled).follow(self.spark, compiled, self.settings, sources)
+        return replace(own, sides={**own.sides, **{side: rows for side, rows in sources.items() if side}})
 
     def _stage_by_cut(self, source: CompiledView, events: EventFrames) -> dict[int, StagedRows]:
         """Stage the totals of all cuts and return those of each cut that has some. The cut is their attempt."""

@@ -20,7 +20,6 @@ from tests.laws.lab import Lab, cases, everywhere, place
 from tests.laws.views import BY_TABLES, VIEWS
 from truelog import Join, View
 from truelog.kernel import clock, merge
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -28,7 +27,9 @@ from truelog.support import faults
 from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
 from truelog.tables import deploy as table
+from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.kinds import Batch
 from truelog.tables.stage import StagedRows
 from truelog.views.lateness import EventWindow
 
@@ -64,7 +65,7 @@ class Fed:
     def _staged(self, events: EventFrames, number: int) -> StagedRows:
         half = {topic: frame.where(f"cut = {number}") for topic, frame in events.items()}
         places = {(record.topic, place(0, record)) for record in self.log}
-        return BatchApplier(self.lab.settings).stage_totals(self.lab.connection, self.compiled, half, places)
+        return kinds.stage_batch(self.lab.connection, self.compiled, self.lab.settings, Batch(half, places))
 
     def apply(self, batch: Merge) -> None:
         merge.apply(self.lab.connection, self.compiled, batch)

@@ -19,7 +19,7 @@ from truelog.streaming.stream import Stream
 from truelog.support.settings import Settings
 from truelog.tables import stage
 
-_add, _load = merge.add, stage.stage_rows
+_add, _load = stage.add, stage.stage_rows
 
 
 def unprotected() -> None:
@@ -35,7 +35,7 @@ def applied_twice() -> None:
         _add(*arguments)
         _add(*arguments)
 
-    merge.add = add  # type: ignore[assignment]
+    stage.add = add  # type: ignore[assignment]
 
 
 def staging_not_cleared() -> None:
@@ -46,7 +46,7 @@ def staging_not_cleared() -> None:
         for (attempt,) in rows:
             _add(connection, compiled, schema, replace(staged, attempts=(attempt,)))
 
-    merge.add = add
+    stage.add = add
     stage.clear = lambda *_: None
 
 

@@ -28,10 +28,8 @@ from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import UsedVersions
 from truelog.storage.database import Connection
 from truelog.tables import deploy as table
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView, RowFilter, all_rows
-from truelog.tables.dedupe import merge as copies
-from truelog.tables.dedupe.compile import SEEN
 from truelog.tables.stage import StagedRows
 
 _T = TypeVar("_T")
@@ -86,12 +84,10 @@ class Rebuilder:
 
         Also stores the ticks that the view's clock needs at these positions.
         """
-        if (inputs := self.compiled.inputs) is not None:
-            return only(self.compiled.folded(inputs.stored(self.of_table(inputs).states(positions))))
-        if (joined := self.compiled.joined) is not None:
-            return only(joined.rows(self.compiled.view.key, lambda table: self.of_table(table).states(positions)))
-        if self.compiled.side == SEEN:
-            return self.compiled.totals_of(self._remembered(positions), only)
+        return kinds.states(self.compiled, _At(self, positions), only)
+
+    def summed(self, positions: Positions, only: RowFilter) -> DataFrame:
+        """The states of a table to which events are added, from partials and records."""
         stored, selected = self.selection(positions)
         events = self.countable(selected.records, positions)
         self.store_ticks(positions)
@@ -128,12 +124,12 @@ class Rebuilder:
     def countable(self, ranges: Collection[Range], positions: Positions) -> EventFrames:
         """The events in these ranges, which are below `positions`, that the table counts."""
         wanted = archive_reader.Wanted([*ranges, *self._lookback(ranges, positions)], positions.ids)
-        return copies.countable(self.compiled, self.events(wanted), self.excluded(positions), ranges)
+        return kinds.countable(self.compiled, self.events(wanted), self.excluded(positions), ranges)
 
-    def _remembered(self, positions: Positions) -> EventFrames:
+    def remembered(self, positions: Positions) -> EventFrames:
         """The events that the table `seen` has at `positions`."""
         wanted = archive_reader.Wanted(self._lookback(_ends(positions), positions), positions.ids)
-        return copies.countable(self.compiled, self.events(wanted))
+        return kinds.countable(self.compiled, self.events(wanted))
 
     def _lookback(self, ranges: Iterable[Range], positions: Positions) -> list[Range]:
         """The ranges before these ranges that decide which of their events are copies."""
@@ -183,12 +179,12 @@ class Rebuilder:
             start[each.topic][each.partition] = each.start
         read = log_with_archive.read_events(self.context.spark, settings, types, Positions(start, begin.ids), end)
         excluded = self.excluded(end)
-        return self._stage(lambda table: table.totals_of(copies.countable(table, read, excluded, ranges), only))
+        return self._stage(lambda table: table.totals_of(kinds.countable(table, read, excluded, ranges), only))
 
     def merge_staged(self, schema: str, staged: StagedRows) -> None:
         """Merge staged rows into the view's tables in `schema`, within the caller's transaction."""
         stage.require_complete(self.connection, self.compiled, staged)
-        merge.add(self.connection, self.compiled, schema, staged)
+        kinds.add(self.connection, self.compiled, schema, staged)
         stage.clear(self.connection, self.compiled, staged)
 
     def require_reading(self) -> None:
@@ -245,6 +241,23 @@ class Rebuilder:
 
     def _event_types(self) -> EventTypes:
         return {topic: self.context.event_types[topic] for topic in self.compiled.view.topics}
+
+
+@dataclass(frozen=True)
+class _At:
+    """The archive up to these positions, as the source of a rebuild."""
+
+    rebuilder: Rebuilder
+    positions: Positions
+
+    def states(self, table: CompiledView) -> DataFrame:
+        return self.rebuilder.of_table(table).states(self.positions)
+
+    def summed(self, table: CompiledView, only: RowFilter) -> DataFrame:
+        return self.rebuilder.of_table(table).summed(self.positions, only)
+
+    def remembered(self, table: CompiledView) -> EventFrames:
+        return self.rebuilder.of_table(table).remembered(self.positions)
 
 
 def _ends(positions: Positions) -> list[Range]:

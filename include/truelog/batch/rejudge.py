@@ -30,6 +30,7 @@ from truelog.support import faults
 from truelog.support.errors import CodeChanged, MeaningChanged, NotMade, Stale
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
+from truelog.tables import kinds
 from truelog.tables.stage import StagedRows
 
 
@@ -122,7 +123,7 @@ def _merged_since(rebuilder: Rebuilder, positions: Positions, final: Positions) 
     """What a process that had not noticed the new reading yet has merged since the view was rebuilt."""
     if not positions.ranges_to(final):
         return []
-    if rebuilder.compiled.is_derived:
+    if kinds.follows_from(rebuilder.compiled):
         raise Stale(f"{rebuilder.compiled.name} has advanced while it was rebuilt. Run the command again.")
     return [rebuilder.stage_since(positions, final)]
 

@@ -19,8 +19,6 @@ from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.compiler import compile_view
 from truelog.views import catalogue
-from truelog.views.group import Group
-from truelog.views.steps import Steps
 from truelog.views.view import View
 
 
@@ -54,13 +52,13 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
 def _require_keyed(name: str, view: View, types: EventTypes) -> None:
     """Refuse a topic without a key for a view that depends on earlier events: they may be in other partitions.
 
-    The groups of steps must contain the key. Otherwise an event could come before a checkpoint at any time.
+    If the view says which of its columns must contain the key, they must.
     """
     for topic in types.keys() & {*view.reads} if view.is_stateful else ():
         key = types[topic].topic.key
         if key is None:
             raise BadDeclaration(f"{name} depends on the order of the events of {topic}, whose topic has no key.")
-        if isinstance(view, Group) and isinstance(view.fold, Steps) and key not in view.by:
+        if view.partition_columns is not None and key not in view.partition_columns:
             raise BadDeclaration(f"{name} has steps, so `by` must contain {key}, the key of {topic}.")
 
 

@@ -11,7 +11,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from truelog.support.errors import BadInput
 from truelog.tables.compiled_view import CompiledView, RowFilter, with_keys
-from truelog.views.group import Group
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def parse_key(spark: SparkSession, compiled: CompiledView, given: Mapping[str, s
         BadInput: a column is unknown or missing, or a value does not have its column's type.
     """
     view = compiled.view
-    needed = view.by if isinstance(view, Group) else view.key
+    needed = view.question_columns
     if unknown := [name for name in given if name not in view.key]:
         raise BadInput(f"{compiled.name} has no key column {', '.join(unknown)}; {_columns(compiled, view.key)}")
     if missing := [name for name in needed if name not in given]:

@@ -12,7 +12,7 @@ reason, and every rebuild leaves the record out.
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -29,12 +29,9 @@ from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.errors import LogCut, ServiceDown
 from truelog.support.settings import Settings
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.dedupe import merge as copies
-from truelog.tables.dedupe.merge import Partitions
-from truelog.tables.fold import merge as groups
-from truelog.views.group import INPUTS
+from truelog.tables.kinds import Batch
 
 
 @dataclass(frozen=True)
@@ -134,26 +131,7 @@ class BatchApplier:
         events = records.from_position(batch.events, begin, batch.begin)  # 1
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:
-            return self.stage_totals(connection, compiled, events, partitions, excluded), excluded
+            counted = Batch(events, partitions, [each.coordinates for each in excluded])
+            return kinds.stage_batch(connection, compiled, self.settings, counted), excluded  # 2, 3
 
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
-
-    def stage_totals(
-        self,
-        connection: Connection,
-        compiled: CompiledView,
-        events: EventFrames,
-        partitions: Partitions,
-        excluded: Sequence[Excluded] = (),
-    ) -> stage.StagedRows:
-        """Load the totals of these events into the view's staging tables. They are in these partitions."""
-        topics = {topic for topic, _ in partitions}
-        sources = [each for each in compiled.daily if not topics.isdisjoint(each.view.reads)]
-        with copies.removed(connection, compiled, self.settings, events, partitions) as (seen, distinct):  # 1
-            counted = records.without_records(distinct, [each.coordinates for each in excluded])
-            staged = {**seen, **stage.stage_each(sources, lambda each: each.totals_of(counted), self.settings)}  # 2, 3
-        own = staged.pop("", stage.NO_ROWS)
-        if compiled.inputs is not None:
-            spark = events[compiled.view.reads[0]].sparkSession
-            own = groups.stage_touched(spark, compiled, self.settings, staged[INPUTS])
-        return replace(own, sides={**own.sides, **staged})

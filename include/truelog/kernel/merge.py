@@ -24,13 +24,9 @@ from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.errors import Gap, MeaningChanged, Stale
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.dedupe import merge as copies
-from truelog.tables.fold import merge as groups
-from truelog.tables.join import merge as joins
 from truelog.tables.stage import StagedRows
-from truelog.views.group import INPUTS
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
             lease.require_lease(connection, holder)  # 3
         faults.reach("merge.locked")
         stage.require_complete(connection, compiled, merge.staged)  # 4
-        add_batch(connection, compiled, merge.staged)  # 5
+        kinds.add_batch(connection, compiled, merge.staged)  # 5
         faults.reach("merge.added")
         exclude(connection, compiled, merge.excluded)  # 6
         now = drop_expired(connection, compiled, "state", merge.end)  # 7
@@ -165,24 +161,6 @@ def _require_unrepaired(connection: Connection, compiled: CompiledView, known: i
         raise Stale(f"{compiled.name} was repaired while its batch was computed. Repeat the batch.")
 
 
-def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
-    """Add a batch's staged rows to the view's tables. The tables of a Join follow from the changes of its sides."""
-    if compiled.joined is not None:
-        joins.add_batch(connection, compiled, staged)
-    else:
-        add(connection, compiled, "state", staged)
-        if INPUTS in staged.sides:
-            groups.record_oversized(connection, compiled, staged)
-
-
-def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
-    """Add staged rows to each of a view's tables in `schema`. The rows of a Group replace those of touched groups."""
-    if INPUTS in staged.sides:
-        groups.replace_touched(connection, compiled, schema, staged)
-    for each, rows in staged.by_table(compiled):
-        stage.add(connection, each, schema, rows)
-
-
 def drop_expired(connection: Connection, compiled: CompiledView, schema: str, end: Positions) -> datetime | None:
     """Delete the rows of each of a view's tables that have expired at `end`, by the clock or by the horizon of copies.
 
@@ -190,8 +168,7 @@ def drop_expired(connection: Connection, compiled: CompiledView, schema: str, en
     """
     now = clock.at(connection, end, compiled.view.reads) if compiled.view.reads_clock else None
     drop_expired_at(connection, compiled, schema, now)
-    if compiled.seen is not None:
-        copies.forget(connection, compiled.seen, schema, end.only(compiled.view.reads).partitions())
+    kinds.forget_copies(connection, compiled, schema, end.only(compiled.view.reads).partitions())
     return now
 
 

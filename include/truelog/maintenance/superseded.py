@@ -23,7 +23,7 @@ from truelog.control.view_tables import tables_of
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-from truelog.tables.join import merge as joins
+from truelog.tables import stage
 from truelog.views.catalogue import table_name
 
 _SUPERSEDED = """
@@ -35,7 +35,7 @@ _SUPERSEDED = """
         SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version) AND p.advanced_at > t.then
     ) ORDER BY 1, 2
 """
-_STAGED = (("stage", ""), ("stage", joins.CHANGES))
+_STAGED = (("stage", ""), ("stage", stage.CHANGES))
 _TABLES = (("state", ""), *_STAGED, ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
 # In the order of foreign keys.
 _ROWS = ("batch_answer", "position", "exclusion", "oversized_group", "proof", "base", "merge_tally", "view")

@@ -30,9 +30,8 @@ from truelog.schema.event import EventTypes
 from truelog.schema.event_version import UsedVersions
 from truelog.support.errors import ArchiveBehind, TopicRecreated
 from truelog.support.settings import Settings
-from truelog.tables import table_hash
+from truelog.tables import kinds, table_hash
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.dedupe import merge as copies
 
 
 class VerificationVerdict(StrEnum):
@@ -112,7 +111,7 @@ class CertificateVerifier:
         return ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrong)
 
     def _rebuilt(self, table: CompiledView, certified: Certificate, events: EventFrames) -> Buckets:
-        counted = copies.countable(table, events, certified.excluded)
+        counted = kinds.countable(table, events, certified.excluded)
         kept = self._kept(table, table.totals_of(counted), certified.positions)
         return certificate.to_buckets(table_hash.hash_frame(table, table.stored(kept)))
 

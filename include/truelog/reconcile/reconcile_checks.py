@@ -20,8 +20,6 @@ from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
-from truelog.views.group import Group
-from truelog.views.join import Join
 from truelog.views.view import View
 
 
@@ -95,11 +93,10 @@ def _diff_tables(connection: Connection, comparison: Comparison) -> dict[str, st
 def _minimum_rows(settings: Settings, connection: Connection, comparison: Comparison, view: View) -> int:
     """The minimum number of rows that the view must have.
 
-    A view without `keep` never shrinks, so it must have at least as many rows as in any earlier EQUAL comparison. If
-    the view has read an event, it must have at least one row, so that two empty tables do not pass as equal. A view
-    with `keep` may lose all its rows, and so may a Group or a Join, whose rows exist until another event ends them.
+    A view from which no row disappears must have at least as many rows as in any earlier EQUAL comparison. If the view
+    has read an event, it must have at least one row, so that two empty tables do not pass as equal.
     """
-    if view.keep or isinstance(view, Group | Join):
+    if view.may_lose_rows:
         return 0
     found = connection.execute(
         "SELECT coalesce(max(row_count), 0) FROM truelog.reconciliation "

@@ -43,7 +43,7 @@ from truelog.reconcile.offset_search import (
 )
 from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
-from truelog.tables import table_hash
+from truelog.tables import kinds, table_hash
 from truelog.tables.compiled_view import CompiledView, RowFilter
 from truelog.tables.dedupe.compile import SEEN
 
@@ -68,8 +68,8 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
         causes = _all(rows, Cause.FILE, faults[0].about)
     elif rebuilder.compiled.side == SEEN:
         causes = _all(rows, Cause.UNKNOWN, "not searched: the log time of an event follows from earlier events")
-    elif rebuilder.compiled.is_derived:
-        causes = _of_derived(rebuilder, rows)
+    elif before := kinds.follows_from(rebuilder.compiled):
+        causes = _of_derived(rebuilder, rows, before)
     else:
         causes = _investigate(rebuilder, positions, rows)
     row_diff.save_causes(rebuilder.connection, rebuilder.compiled, {key: f.cause.value for key, f in causes.items()})
@@ -77,10 +77,8 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
     return tuple(Explanation(cause, n, about) for (cause, about), n in counts.most_common())
 
 
-def _of_derived(rebuilder: Rebuilder, rows: Mapping[str, "_Row"]) -> ExplanationByKey:
+def _of_derived(rebuilder: Rebuilder, rows: Mapping[str, "_Row"], before: Sequence[CompiledView]) -> ExplanationByKey:
     """Explain rows that follow from other tables by these tables, which were cleared of earlier differences before."""
-    compiled = rebuilder.compiled
-    before = [compiled.inputs] if compiled.inputs else [*compiled.joined.tables.values()] if compiled.joined else []
     if different := [each.side for each in before if row_diff.has_differences(rebuilder.connection, each)]:
         return _all(rows, Cause.UNKNOWN, f"they follow from {', '.join(different)}, whose rows differ too")
     names = ", ".join(each.side for each in before)

@@ -10,9 +10,8 @@ from psycopg import sql
 
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
-from truelog.tables import stage
+from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.join import merge as joins
 
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
@@ -47,10 +46,7 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
             for each in compiled.tables:
                 create_table(connection, each, "state", each.table)
                 _create_stage(connection, each)
-            for each in filter(None, (compiled.inputs, compiled.checkpoints, compiled.seen)):
-                stage.grant(connection, each)
-            if compiled.joined is not None:
-                joins.create(connection, compiled)
+            kinds.create(connection, compiled)
         _create_batch_tables(connection, compiled)
         if not compiled.view.batch_only or not _is_shown(connection, compiled):
             show(connection, compiled)

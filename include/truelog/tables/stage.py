@@ -26,6 +26,7 @@ from truelog.support.errors import StagingTorn
 from truelog.support.settings import STAGER, Settings
 from truelog.tables.compiled_view import CompiledView
 
+CHANGES = "_changes"  # suffix of a table in which a kind notes rows that are about to change, beside staged rows
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64
 # Settings of PostgreSQL, off where changed keys are looked up: the tables may be large and the changes few, but a

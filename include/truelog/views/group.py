@@ -61,6 +61,19 @@ class Group(View):
         return True
 
     @property
+    def partition_columns(self) -> tuple[str, ...] | None:
+        """The columns of a group of steps. Otherwise an event could come before a checkpoint at any time."""
+        return self.by if isinstance(self.fold, Steps) else None
+
+    @property
+    def question_columns(self) -> tuple[str, ...]:
+        return self.by
+
+    @property
+    def may_lose_rows(self) -> bool:
+        return True
+
+    @property
     def backfill_cost(self) -> str:
         return (
             "A backfill recomputes the partials of the inputs of its days. The comparison that follows reads the "

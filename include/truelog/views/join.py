@@ -151,6 +151,10 @@ class Join(View):
         object.__setattr__(self, "measures", counted(self.counts))
 
     @property
+    def may_lose_rows(self) -> bool:
+        return True
+
+    @property
     def backfill_cost(self) -> str:
         return (
             "A backfill recomputes the partials of the sides of its days. The comparison that follows reads the sides "

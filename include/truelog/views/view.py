@@ -92,6 +92,21 @@ class View:
         """Whether what an event adds depends on earlier events, which must then be in the same partition."""
         return self.dedupe is not None
 
+    @property
+    def partition_columns(self) -> tuple[str, ...] | None:
+        """The columns that must contain the key of the topic; None if it need not be among the columns."""
+        return None
+
+    @property
+    def question_columns(self) -> tuple[str, ...]:
+        """The columns of the key that a question about rows must name."""
+        return self.key
+
+    @property
+    def may_lose_rows(self) -> bool:
+        """Whether a row may disappear again. A view from which no row disappears never shrinks."""
+        return self.keep is not None
+
     def contributions(self, *events: DataFrame) -> DataFrame:
         """The transform's rows for one frame of events per event type, without the events that come too late."""
         if self.allowed_lateness is None:

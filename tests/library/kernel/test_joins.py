@@ -19,8 +19,8 @@ from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.support.settings import Settings
+from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.join import merge as joins
 
 POPULAR = 2  # an author with more followers has no entries in timelines
 
@@ -230,5 +230,5 @@ def test_rows_are_looked_up_by_index(ground: Ground) -> None:
 
 def _require_no_noted_row(ground: Ground) -> None:
     for side in ("follows", "tweets", "authors"):
-        noted = sql.Identifier("stage", f"{ground.table(side).table}{joins.CHANGES}")
+        noted = sql.Identifier("stage", f"{ground.table(side).table}{stage.CHANGES}")
         assert ground.archived.lab.connection.execute(sql.SQL("SELECT FROM {}").format(noted)).fetchall() == []

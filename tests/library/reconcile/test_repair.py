@@ -28,7 +28,6 @@ from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
 from truelog.kernel import merge
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log import records, topics
 from truelog.log.positions import Positions
@@ -42,8 +41,9 @@ from truelog.storage.database import connect
 from truelog.support.errors import MeaningChanged, ServiceDown, Stale, TopicRecreated
 from truelog.support.settings import KafkaUser, Settings
 from truelog.tables import deploy as table
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.kinds import Batch
 from truelog.tables.stage import StagedRows
 
 TOPIC = "dead_letter"  # no scene's view reads it, so a test may delete its records from Kafka
@@ -99,8 +99,8 @@ class Ground:
     def staged(self, begin: Positions, end: Positions) -> StagedRows:
         types = {TOPIC: self.lab.types[TOPIC]}
         read = records.read(self.lab.spark, self.lab.settings, types, begin.ranges_to(end))
-        return BatchApplier(self.lab.settings).stage_totals(
-            self.lab.connection, self.compiled, records.events(read, types), end.partitions()
+        return kinds.stage_batch(
+            self.lab.connection, self.compiled, self.lab.settings, Batch(records.events(read, types), end.partitions())
         )
 
     def plant(self, reason: str, letters: int) -> None:

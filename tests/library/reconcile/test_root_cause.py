@@ -12,7 +12,6 @@ from tests.library.archived import MORNING, Archived, archived
 from truelog.archive.archive_table import identifier, open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
-from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import Cause
@@ -20,7 +19,7 @@ from truelog.reconcile.reconcile import compare, reconcile, refused_result
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileResult
 from truelog.storage import bucket
 from truelog.support.settings import Settings
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 
 BATCH = ({0: 11, 1: 9}, {0: 23, 1: 17})
 NAMED = "exactly the records click 0:[11, 23), click 1:[9, 17)"
@@ -46,7 +45,7 @@ def add(ground: Archived, begin: dict[int, int], end: dict[int, int]) -> None:
     """Add these records to the streamed table without changing the view's positions."""
     states = ground.rebuilder.states_between(at(ground, begin), at(ground, end))
     staged = stage.stage_rows(states, ground.compiled, ground.lab.settings)
-    merge.add(ground.lab.connection, ground.compiled, "state", staged)
+    kinds.add(ground.lab.connection, ground.compiled, "state", staged)
 
 
 def change(ground: Archived, statement: str) -> None:

@@ -28,7 +28,6 @@ from truelog.tables.join.compile import Joined, live_sql, relation
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.views.join import Match, split
 
-CHANGES = "_changes"  # suffix of the table with the noted rows
 _PENDING = StagedRows(("changes",), 0, 0)  # the staged counts that follow from earlier tables
 _WEIGHT = "_weight"
 
@@ -78,7 +77,7 @@ def settle(connection: Connection, compiled: CompiledView, table: CompiledView) 
 
 def replace_counts(connection: Connection, compiled: CompiledView, table: CompiledView, keys: sql.Composable) -> None:
     """Compute the rows of a table of counts with these keys again, from the tables that it follows from."""
-    joined = _joined(table)
+    joined = joined_of(table)
     with changing(connection, compiled, table, keys), stage.by_index(connection):
         delete = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
         connection.execute(delete.format(_state(table), names(table.key_columns), keys))
@@ -121,7 +120,8 @@ def in_order(compiled: CompiledView) -> tuple[CompiledView, ...]:
     return *compiled.sides, compiled
 
 
-def _joined(table: CompiledView) -> Joined:
+def joined_of(table: CompiledView) -> Joined:
+    """The matches that a table of counts counts."""
     assert table.joined is not None  # noqa: S101
     return table.joined
 
@@ -133,7 +133,7 @@ def _followers(compiled: CompiledView, table: CompiledView) -> list[CompiledView
 
 def _looked_up_by(compiled: CompiledView, table: CompiledView) -> list[tuple[str, ...]]:
     """The columns by which matches look up a table, except the columns that its key begins with."""
-    matches = [match for each in _followers(compiled, table) for match in _joined(each).counts.values()]
+    matches = [match for each in _followers(compiled, table) for match in joined_of(each).counts.values()]
     columns = (
         tuple(mine for mine, _ in match.pairs(name, [other]))
         for match in matches
@@ -162,7 +162,7 @@ def _note(connection: Connection, table: CompiledView, keys: sql.Composable, *, 
 
 def _stage_differences(connection: Connection, follower: CompiledView, changed: CompiledView) -> None:
     """Stage the counts of a table that change because of the noted rows of another."""
-    joined = _joined(follower)
+    joined = joined_of(follower)
     for counted, match in joined.counts.items():
         for chosen in _subsets(match.names(changed.side)):
             first, *others = chosen
@@ -291,4 +291,4 @@ def _state(table: CompiledView) -> sql.Identifier:
 
 
 def _changes(table: CompiledView) -> sql.Identifier:
-    return sql.Identifier("stage", f"{table.table}{CHANGES}")
+    return sql.Identifier("stage", f"{table.table}{stage.CHANGES}")

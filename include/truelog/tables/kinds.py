@@ -1,0 +1,97 @@
+"""What a batch does to a view's tables, whatever their kind. A new kind is listed here."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from truelog.log import records
+from truelog.log.positions import Range
+from truelog.log.records import Coordinates, EventFrames
+from truelog.log.topics import PartitionKey
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.dedupe import merge as dedupe
+from truelog.tables.dedupe.kind import Seen
+from truelog.tables.fold.kind import Fold
+from truelog.tables.join.kind import Join
+from truelog.tables.kind import Kind, Source
+from truelog.tables.stage import StagedRows
+
+KINDS = (Seen(), Fold(), Join(), Kind())  # the first that a table is of is its kind
+
+
+def create(connection: Connection, compiled: CompiledView) -> None:
+    """Create what a view's tables need beside them, in the transaction that creates the tables."""
+    for each in filter(None, (compiled, compiled.seen)):
+        kind_of(each).create(connection, each)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The events of a batch, which are in these partitions. Copies and the records in `excluded` do not count."""
+
+    events: EventFrames
+    partitions: Collection[PartitionKey]
+    excluded: Sequence[Coordinates] = ()
+
+
+def stage_batch(connection: Connection, compiled: CompiledView, settings: Settings, batch: Batch) -> StagedRows:
+    """Load the totals of a batch into the view's staging tables."""
+    topics = {topic for topic, _ in batch.partitions}
+    sources = [each for each in compiled.daily if not topics.isdisjoint(each.view.reads)]
+    with dedupe.removed(connection, compiled, settings, batch.events, batch.partitions) as (seen, distinct):
+        counted = records.without_records(distinct, batch.excluded)
+        staged = {**seen, **stage.stage_each(sources, lambda each: each.totals_of(counted), settings)}
+    spark = batch.events[compiled.view.reads[0]].sparkSession
+    own = kind_of(compiled).follow(spark, compiled, settings, staged)
+    return replace(own, sides={**own.sides, **{side: rows for side, rows in staged.items() if side}})
+
+
+def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
+    """Add a batch's staged rows to the view's tables, and change what follows from them."""
+    kind_of(compiled).add_batch(connection, compiled, staged)
+
+
+def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
+    """Add staged rows of all of a view's tables to its tables in `schema`."""
+    kind_of(compiled).add(connection, compiled, schema, staged)
+
+
+def forget_copies(
+    connection: Connection, compiled: CompiledView, schema: str, partitions: Collection[PartitionKey]
+) -> None:
+    """Delete what the view remembers of events in these partitions that no longer have copies."""
+    if compiled.seen is not None:
+        dedupe.forget(connection, compiled.seen, schema, partitions)
+
+
+def states(table: CompiledView, source: Source, only: RowFilter) -> DataFrame:
+    """The table as states, one row for each key that `only` selects."""
+    return kind_of(table).states(table, source, only)
+
+
+def countable(
+    table: CompiledView,
+    events: EventFrames,
+    excluded: Iterable[Coordinates] = (),
+    ranges: Collection[Range] | None = None,
+) -> EventFrames:
+    """The events that a table counts, given the events of a log from its beginning on.
+
+    If `ranges` is given, only events in these ranges count. Events before them are needed only as far as they may have
+    copies there.
+    """
+    return dedupe.countable(table, events, excluded, ranges)
+
+
+def follows_from(table: CompiledView) -> Sequence[CompiledView]:
+    """The tables from which the rows of a table follow. Empty if events are added to it."""
+    return kind_of(table).follows_from(table)
+
+
+def kind_of(compiled: CompiledView) -> Kind:
+    """The kind of a table; of a view, that of its own table."""
+    return next(kind for kind in KINDS if kind.is_kind_of(compiled))
