@@ -14,14 +14,13 @@ No step reads the history again. The stream waits only from step 2 on, for the f
 A batch-only view is built again, from the whole history.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from psycopg import sql
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from truelog.batch import answer
@@ -31,21 +30,17 @@ from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, names
 from truelog.support.errors import Stale
-from truelog.tables import stage
+from truelog.support.settings import Settings
+from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView, RowFilter, all_rows, with_keys
-from truelog.tables.dedupe.compile import SEEN
-from truelog.tables.fold import merge as groups
-from truelog.tables.fold.inputs import inputs_of
-from truelog.tables.join import merge as joins
 from truelog.tables.stage import StagedRows
 
 
 def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     """Replace the rows of all keys in `recon.<table>_diff` of each table, and return the number of rows that changed.
 
-    The comparison that filled these tables has rebuilt the rows in `recon.<table>` at the positions `compared`. The
-    counts of a Join are computed again from its repaired sides. The rows of a Group are repaired last, in a transaction
-    of their own, because they follow from its repaired inputs.
+    The comparison that filled these tables has rebuilt the rows in `recon.<table>` at the positions `compared`. Rows
+    that follow from other tables are computed again from the repaired tables.
 
     Raises:
         ArchiveBehind: the log has dropped records since then that are not archived. No row was changed.
@@ -58,11 +53,13 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     repairs = [_TableRepair(table, _keys(table), compared, compared) for table in map(rebuilder.of_table, different)]
     for each in repairs:
         each.catch_up()  # 1
+    kind = kinds.kind_of(compiled)
+    of_view = _ViewRepair(rebuilder, {each.rebuilder.compiled.side: each for each in repairs})
     with _locked(rebuilder):  # 2
         for each in repairs:
             each.catch_up()  # 3
-        changed = _replace_rows(rebuilder, repairs)  # 4
-    return changed if compiled.inputs is None else changed + _repair_groups(rebuilder)
+        changed = kind.repair(of_view)  # 4
+    return changed + kind.repair_following(of_view)
 
 
 def _build_again(rebuilder: Rebuilder, compared: Positions) -> int:
@@ -95,55 +92,9 @@ def _locked(rebuilder: Rebuilder) -> Iterator[None]:
         merge.record_repair(connection, compiled)
 
 
-def _replace_rows(rebuilder: Rebuilder, repairs: Sequence["_TableRepair"]) -> int:
-    if rebuilder.compiled.joined is not None:
-        return _replace_matched_rows(rebuilder, repairs)
-    return sum(each.replace() for each in repairs)
-
-
-def _replace_matched_rows(rebuilder: Rebuilder, repairs: Sequence["_TableRepair"]) -> int:
-    """Replace the differing rows of each table, and compute again what follows from the replaced rows.
-
-    A row that follows from a wrong row may itself be right or wrong, so it is not changed by the difference.
-    """
-    connection, compiled, changed = rebuilder.connection, rebuilder.compiled, 0
-    sources = {each.rebuilder.compiled.side: each for each in repairs}
-    positions = merge.positions(connection, compiled)
-    for table in joins.in_order(compiled):
-        keys = sql.SQL("SELECT {} FROM {}").format(names(table.key_columns), row_diff.diff_table(table))
-        if table.is_derived:
-            row_diff.add_keys(connection, table, joins.pending_keys(table))
-            joins.discard_pending(connection, table)
-            _record_before(connection, table, positions)
-            joins.replace_counts(connection, compiled, table, keys)
-            changed += _record_after(connection, table)
-        elif table.side in sources:
-            with joins.changing(connection, compiled, table, keys):
-                changed += sources[table.side].replace()
-    return changed
-
-
-def _repair_groups(rebuilder: Rebuilder) -> int:
-    """Fold the groups again that have a difference in any table, and replace all that follows from their inputs."""
-    connection, compiled, context = rebuilder.connection, rebuilder.compiled, rebuilder.context
-    diffs = (row_diff.diff_table(each) for each in (inputs_of(compiled), *compiled.folded_tables))
-    selects = (sql.SQL("SELECT {} FROM {}").format(names(compiled.group.by), each) for each in diffs)
-    found: list[tuple[Any, ...]] = connection.execute(sql.SQL(" UNION ").join(selects)).fetchall()
-    if not found:
-        return 0
-    stage.hold(connection, compiled)
-    with _locked(rebuilder):
-        staged = groups.stage_groups(context.spark, compiled, context.settings, found)
-        for table in compiled.folded_tables:
-            _record_before(connection, table, merge.positions(connection, compiled))
-        groups.delete_groups(connection, compiled, found)
-        rebuilder.merge_staged("state", staged)
-        return sum(_record_after(connection, table) for table in compiled.folded_tables)
-
-
 @dataclass
 class _TableRepair:
-    """The repair of one of the view's tables. `staged` has what the stream has added to the keys up to `reached`."""
+    """The repair of one of the view's tables. `staged` contains what the stream added to the keys up to `reached`."""
 
     rebuilder: Rebuilder
     keys: RowFilter
@@ -163,7 +114,7 @@ class _TableRepair:
 
     def replace(self) -> int:
         connection, compiled = self.rebuilder.connection, self.rebuilder.compiled
-        if compiled.side == SEEN:
+        if kinds.is_chained(compiled):
             self._add_later_rows()
         _record_before(connection, compiled, self.reached)
         connection.execute(
@@ -186,10 +137,7 @@ class _TableRepair:
         return _record_after(connection, compiled)
 
     def _add_later_rows(self) -> None:
-        """Also replace the rows of `seen` that the stream has added since, if the differing rows made them wrong.
-
-        A row's log time follows from the rows before it.
-        """
+        """Also replace the rows that the stream has added since, if the differing rows before them made them wrong."""
         connection, compiled = self.rebuilder.connection, self.rebuilder.compiled
         unequal = sql.SQL(
             "SELECT {} FROM {} AS s WHERE attempt = ANY({}) AND NOT EXISTS (SELECT FROM {} AS t WHERE ({}) = ({}))"
@@ -204,10 +152,58 @@ class _TableRepair:
         row_diff.add_keys(connection, compiled, unequal)
 
 
+@dataclass(frozen=True)
+class _ViewRepair:
+    """The repair of a view, for its kind. `sources` are the differing tables to which events are added, by side."""
+
+    rebuilder: Rebuilder
+    sources: Mapping[str, _TableRepair]
+
+    @property
+    def connection(self) -> Connection:
+        return self.rebuilder.connection
+
+    @property
+    def compiled(self) -> CompiledView:
+        return self.rebuilder.compiled
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.rebuilder.context.spark
+
+    @property
+    def settings(self) -> Settings:
+        return self.rebuilder.context.settings
+
+    def keys(self, table: CompiledView) -> sql.Composed:
+        return sql.SQL("SELECT {} FROM {}").format(names(table.key_columns), row_diff.diff_table(table))
+
+    def add_keys(self, table: CompiledView, keys: sql.Composable) -> None:
+        row_diff.add_keys(self.connection, table, keys)
+
+    def differs(self, table: CompiledView) -> bool:
+        return table.side in self.sources
+
+    def replace(self, table: CompiledView) -> int:
+        return self.sources[table.side].replace()
+
+    def record_before(self, table: CompiledView) -> None:
+        _record_before(self.connection, table, merge.positions(self.connection, self.compiled))
+
+    def record_after(self, table: CompiledView) -> int:
+        return _record_after(self.connection, table)
+
+    def locked(self) -> AbstractContextManager[None]:
+        return _locked(self.rebuilder)
+
+    def merge(self, staged: StagedRows) -> None:
+        self.rebuilder.merge_staged("state", staged)
+
+
 def _keys(rebuilder: Rebuilder) -> RowFilter:
-    """The filter that selects the rows of the keys that differ. Further rows of `seen` may follow from them."""
+    """A filter for the rows whose keys differ. Later rows of a chained table may be wrong too."""
     compiled = rebuilder.compiled
-    if compiled.side == SEEN:
+    if kinds.is_chained(compiled):
         return all_rows
     query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff_table(compiled))
     rows = rebuilder.connection.execute(query).fetchall()

@@ -45,7 +45,6 @@ from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
 from truelog.tables import kinds, table_hash
 from truelog.tables.compiled_view import CompiledView, RowFilter
-from truelog.tables.dedupe.compile import SEEN
 
 log = logging.getLogger("truelog.root_cause")
 
@@ -66,8 +65,8 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
     rows = _differing(rebuilder)
     if faults:
         causes = _all(rows, Cause.FILE, faults[0].about)
-    elif rebuilder.compiled.side == SEEN:
-        causes = _all(rows, Cause.UNKNOWN, "not searched: the log time of an event follows from earlier events")
+    elif kinds.is_chained(rebuilder.compiled):
+        causes = _all(rows, Cause.UNKNOWN, "not searched: a row follows from earlier rows")
     elif before := kinds.follows_from(rebuilder.compiled):
         causes = _of_derived(rebuilder, rows, before)
     else:

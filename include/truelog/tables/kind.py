@@ -5,8 +5,10 @@ folder and is listed once, in `kinds.py`. Everything above `tables/` calls these
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
+from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog.log.records import EventFrames
@@ -30,6 +32,46 @@ class Source(Protocol):
         """The events that may still have copies."""
 
 
+class Repair(Protocol):
+    """The repair of a view: its differing rows, and the verbs that change them and store them before and after."""
+
+    @property
+    def connection(self) -> Connection: ...
+
+    @property
+    def compiled(self) -> CompiledView: ...
+
+    @property
+    def spark(self) -> SparkSession: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    def keys(self, table: CompiledView) -> sql.Composed:
+        """The query of the keys of a table's differing rows."""
+
+    def add_keys(self, table: CompiledView, keys: sql.Composable) -> None:
+        """Let the rows with these keys count as differing."""
+
+    def differs(self, table: CompiledView) -> bool:
+        """Whether a table to which events are added has differing rows."""
+
+    def replace(self, table: CompiledView) -> int:
+        """Replace the differing rows of a table to which events are added. Return how many rows changed."""
+
+    def record_before(self, table: CompiledView) -> None:
+        """Store the differing rows of a table before another change."""
+
+    def record_after(self, table: CompiledView) -> int:
+        """Store these rows after the change. Return how many rows changed."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """A transaction that no merge of the view interrupts."""
+
+    def merge(self, staged: StagedRows) -> None:
+        """Merge staged rows into the view's tables."""
+
+
 class Kind:
     """The kind of a table to which events are added. Other kinds replace what differs."""
 
@@ -44,6 +86,18 @@ class Kind:
     def states(self, compiled: CompiledView, source: Source, only: RowFilter) -> DataFrame:
         """The table as states, one row for each key that `only` selects."""
         return source.summed(compiled, only)
+
+    def is_chained(self) -> bool:
+        """Whether a row follows from earlier rows of the same table."""
+        return False
+
+    def repair(self, repair: Repair) -> int:
+        """Replace the differing rows, in a transaction that no merge interrupts. Return how many rows changed."""
+        return sum(repair.replace(each) for each in repair.compiled.sources if repair.differs(each))
+
+    def repair_following(self, repair: Repair) -> int:
+        """Repair what follows from the repaired tables, if it needs a transaction of its own."""
+        return 0
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Create what the kind needs beside the tables, in the transaction that creates them."""

@@ -92,6 +92,11 @@ def follows_from(table: CompiledView) -> Sequence[CompiledView]:
     return kind_of(table).follows_from(table)
 
 
+def is_chained(table: CompiledView) -> bool:
+    """Whether a row of the table follows from earlier rows of the same table."""
+    return kind_of(table).is_chained()
+
+
 def kind_of(compiled: CompiledView) -> Kind:
     """The kind of a table; of a view, that of its own table."""
     return next(kind for kind in KINDS if kind.is_kind_of(compiled))

@@ -15,6 +15,10 @@ class Seen(Kind):
     def is_kind_of(self, compiled: CompiledView) -> bool:
         return compiled.side == SEEN
 
+    def is_chained(self) -> bool:
+        """The log time of an event follows from the events before it."""
+        return True
+
     def states(self, compiled: CompiledView, source: Source, only: RowFilter) -> DataFrame:
         return compiled.totals_of(source.remembered(compiled), only)
 

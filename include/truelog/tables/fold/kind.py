@@ -10,7 +10,8 @@ from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView, RowFilter
 from truelog.tables.fold import merge
 from truelog.tables.fold.inputs import inputs_of
-from truelog.tables.kind import Kind, Source
+from truelog.tables.fold.repair import repair_groups
+from truelog.tables.kind import Kind, Repair, Source
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.views.group import INPUTS
 
@@ -27,6 +28,9 @@ class Fold(Kind):
     def states(self, compiled: CompiledView, source: Source, only: RowFilter) -> DataFrame:
         inputs = inputs_of(compiled)
         return only(compiled.folded(inputs.stored(source.states(inputs))))
+
+    def repair_following(self, repair: Repair) -> int:
+        return repair_groups(repair)
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Let the executors load inputs and checkpoints."""

@@ -8,7 +8,8 @@ from truelog.storage.database import Connection
 from truelog.tables.compiled_view import CompiledView, RowFilter
 from truelog.tables.join import merge
 from truelog.tables.join.merge import joined_of
-from truelog.tables.kind import Kind, Source
+from truelog.tables.join.repair import repair_tables
+from truelog.tables.kind import Kind, Repair, Source
 from truelog.tables.stage import StagedRows
 
 
@@ -23,6 +24,9 @@ class Join(Kind):
 
     def states(self, compiled: CompiledView, source: Source, only: RowFilter) -> DataFrame:
         return only(joined_of(compiled).rows(compiled.view.key, source.states))
+
+    def repair(self, repair: Repair) -> int:
+        return repair_tables(repair)
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         merge.create(connection, compiled)

@@ -1,0 +1,32 @@
+"""Repairs a Group: folds the groups again that have a difference in any table, and replaces their rows."""
+
+from typing import Any
+
+from psycopg import sql
+
+from truelog.storage.database import names
+from truelog.tables import stage
+from truelog.tables.fold import merge
+from truelog.tables.fold.inputs import inputs_of
+from truelog.tables.kind import Repair
+
+
+def repair_groups(repair: Repair) -> int:
+    """Fold the differing groups from their repaired inputs. Return how many rows changed."""
+    connection, compiled = repair.connection, repair.compiled
+    tables = compiled.folded_tables
+    by = names(compiled.group.by)
+    selects = (
+        sql.SQL("SELECT {} FROM ({}) AS d").format(by, repair.keys(each)) for each in (inputs_of(compiled), *tables)
+    )
+    found: list[tuple[Any, ...]] = connection.execute(sql.SQL(" UNION ").join(selects)).fetchall()
+    if not found:
+        return 0
+    stage.hold(connection, compiled)
+    with repair.locked():
+        staged = merge.stage_groups(repair.spark, compiled, repair.settings, found)
+        for table in tables:
+            repair.record_before(table)
+        merge.delete_groups(connection, compiled, found)
+        repair.merge(staged)
+        return sum(repair.record_after(table) for table in tables)
