@@ -19,7 +19,7 @@ ALLOWED = {
     "include/truelog/tables/compiler.py": "applies a transform to empty frames, to check its plan",
     "include/truelog/tables/fingerprint.py": "applies a transform to empty frames, to hash its plan",
     "include/truelog/kernel/bad_records.py": "runs the transform alone, to see on which records it fails",
-    "include/truelog/batch/contributions.py": "totals by record, to find the records that explain a row",
+    "include/truelog/tables/contributions.py": "totals by record, to find the records that explain a row",
 }
 
 

@@ -30,6 +30,7 @@ from truelog.storage.database import Connection
 from truelog.tables import deploy as table
 from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView, RowFilter, all_rows
+from truelog.tables.contributions import transformed_by_record
 from truelog.tables.stage import StagedRows
 
 _T = TypeVar("_T")
@@ -125,6 +126,10 @@ class Rebuilder:
         """The events in these ranges, which are below `positions`, that the table counts."""
         wanted = archive_reader.Wanted([*ranges, *self._lookback(ranges, positions)], positions.ids)
         return kinds.countable(self.compiled, self.events(wanted), self.excluded(positions), ranges)
+
+    def transformed_by_record(self, wanted: archive_reader.Wanted, positions: Positions) -> DataFrame:
+        """The transform's rows for these records below `positions` that count, each with its record."""
+        return transformed_by_record(self.compiled, self.countable(wanted.ranges, positions))
 
     def remembered(self, positions: Positions) -> EventFrames:
         """The events that the table `seen` has at `positions`."""

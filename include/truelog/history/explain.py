@@ -23,19 +23,20 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.history import shown_rows
 from truelog.history.explain_cost import archived_end
 from truelog.history.explanation import Addition, ExplainedEvent, Explanation, Verdict
-from truelog.history.join_trace import trace_join
 from truelog.history.row_key import RowKey, parse_key
 from truelog.history.shown_rows import ShownRows, as_data
-from truelog.history.steps import EVENT_TIME, PLACE, EventSteps, Place
-from truelog.history.trace import Source, Trace, trace_group, trace_view
 from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
+from truelog.spark.cache import cached
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables import kinds
+from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.event_steps import EVENT_TIME, PLACE, EventSteps, Place
+from truelog.tables.trace import Trace, TracedTable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -88,7 +89,7 @@ def explain(
         key = parse_key(context.spark, compiled, given)
         stored = _read_stored(settings, compiled, key)
         end, missing = archived_end(settings, compiled.view.reads, stored.positions)
-        trace = _trace(rebuilder, end, key, cache)
+        trace = kinds.kind_of(compiled).trace(_Tracing(rebuilder, end, key, cache))
         listed = _list_events(trace, page)
         steps = EventSteps(context.spark, listed.places)
         rows = shown_rows.of_states(settings, compiled, trace.rows(steps))
@@ -105,7 +106,7 @@ def explain(
             as_data(stored.rows),
             as_data(rebuilt),
             listed.total,
-            _events(settings, trace.sources, steps, listed, rows),
+            _events(settings, trace.tables, steps, listed, rows),
             archive_reader.scan_cost(settings, Wanted.between(Positions(), end)),
             time.monotonic() - began,
         )
@@ -119,17 +120,38 @@ def _read_stored(settings: Settings, compiled: CompiledView, key: RowKey) -> _St
         return _Stored(rows, positions, limit is not None and age is not None and age < limit)
 
 
-def _trace(rebuilder: Rebuilder, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
-    if (inputs := rebuilder.compiled.inputs) is not None:
-        return trace_group(rebuilder, inputs, end, key, cache)
-    if (joined := rebuilder.compiled.joined) is not None:
-        return trace_join(rebuilder, joined, end, key, cache)
-    return trace_view(rebuilder, end, key, cache)
+@dataclass(frozen=True)
+class _Tracing:
+    """The search in the archived records below `end` (`truelog.tables.trace.Tracing`)."""
+
+    rebuilder: Rebuilder
+    end: Positions
+    row_key: RowKey
+    cache: ExitStack
+
+    @property
+    def compiled(self) -> CompiledView:
+        return self.rebuilder.compiled
+
+    @property
+    def key(self) -> DataFrame:
+        return self.row_key.frame
+
+    @property
+    def only(self) -> RowFilter:
+        return self.row_key.only
+
+    def transformed_rows(self, table: CompiledView) -> DataFrame:
+        wanted = Wanted.between(Positions(), self.end.only(table.view.reads))
+        return self.rebuilder.of_table(table).transformed_by_record(wanted, self.end)
+
+    def cached(self, rows: DataFrame) -> DataFrame:
+        return cached(self.cache, rows)
 
 
 def _list_events(trace: Trace, page: Page) -> _Listed:
     """The events of the page, in order."""
-    every = (source.listed.select(PLACE, EVENT_TIME) for source in trace.sources)
+    every = (source.listed.select(PLACE, EVENT_TIME) for source in trace.tables)
     events = reduce(DataFrame.unionByName, every).distinct()
     is_before = F.lit(True) if page.before is None else F.col(PLACE) < _place(events, page.before)
     [(total, before)] = events.agg(F.count("*"), F.count_if(is_before)).collect()
@@ -160,10 +182,10 @@ def _verdict(stored: _Stored, rebuilt: ShownRows, total: int, missing: int) -> t
 
 
 def _events(
-    settings: Settings, sources: Sequence[Source], steps: EventSteps, listed: _Listed, rows: Mapping[int, ShownRows]
+    settings: Settings, traced: Sequence[TracedTable], steps: EventSteps, listed: _Listed, rows: Mapping[int, ShownRows]
 ) -> list[ExplainedEvent]:
     adds: dict[int, list[Addition]] = {}
-    for source in sources:
+    for source in traced:
         for step, added in shown_rows.of_states(settings, source.table, steps.at_events(source.listed)).items():
             relation = source.table.relation
             adds.setdefault(step, []).extend(Addition(relation, each.key_data, each.row_data) for each in added)

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from truelog.storage.database import Connection, definitions
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.event_steps import STEP
 
-STEP = "_step"  # column with the number of the state to which a row belongs
 _SCRATCH = "steps"
 
 

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from truelog.kernel.merge import Excluded
+from truelog.kernel.value_error import FAILURES, is_value_error, reason
 from truelog.log.records import Coordinates, EventFrames
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.value_error import FAILURES, is_value_error, reason
 
 _COORDINATES = ("topic", "partition", "offset")
 _MAX_BAD_RECORDS, _MAX_BAD_SHARE = 1_000, 0.01  # more than both mean broken code, not broken records

@@ -27,7 +27,6 @@ from pyspark.sql import functions as F
 
 from truelog.archive import audit_evidence
 from truelog.archive.archive_reader import Wanted
-from truelog.batch.contributions import COORDINATES, RECORD, by_record, totals_by_record, transformed_by_record
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock
 from truelog.log.positions import Positions, Range
@@ -45,6 +44,7 @@ from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
 from truelog.tables import kinds, table_hash
 from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.contributions import COORDINATES, RECORD, by_record, totals_by_record
 
 log = logging.getLogger("truelog.root_cause")
 
@@ -226,7 +226,7 @@ class _Investigation:
         return by_record(self.compiled)
 
     def _transformed(self, wanted: Wanted) -> DataFrame:
-        return transformed_by_record(self.rebuilder, wanted, self.positions)
+        return self.rebuilder.transformed_by_record(wanted, self.positions)
 
     def _key(self, frame: DataFrame) -> Column:
         return table_hash.key(self.compiled, frame).alias(_KEY)

@@ -13,7 +13,6 @@ from truelog.measures.measure import WHOLE, Sum, require_accepted
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
 from truelog.tables.compiled_view import STATUS, CompiledView, needed_columns
-from truelog.tables.empty_frame import empty_frame
 from truelog.tables.fingerprint import (
     combined,
     find_referenced,
@@ -23,6 +22,7 @@ from truelog.tables.fingerprint import (
 )
 from truelog.tables.fold.compile import compile_fold
 from truelog.tables.join.compile import Joined, type_of
+from truelog.tables.plan import empty_frame
 from truelog.tables.side_tables import relation_names, side_tables
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Match

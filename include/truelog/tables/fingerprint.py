@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from truelog.schema.derived import IS_DERIVED
 from truelog.support.durations import seconds
 from truelog.tables import plan
-from truelog.tables.empty_frame import empty_frame
+from truelog.tables.plan import empty_frame
 from truelog.views.group import Group
 from truelog.views.join import Match
 from truelog.views.view import View

@@ -16,7 +16,9 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.event_steps import contributions, with_step
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.trace import Trace, TracedTable, Tracing
 
 
 class Source(Protocol):
@@ -86,6 +88,13 @@ class Kind:
     def states(self, compiled: CompiledView, source: Source, only: RowFilter) -> DataFrame:
         """The table as states, one row for each key that `only` selects."""
         return source.summed(compiled, only)
+
+    def trace(self, tracing: Tracing) -> Trace:
+        """The contributions with the row's key, which add up to the row."""
+        compiled = tracing.compiled
+        added = tracing.cached(contributions(compiled, tracing.transformed_rows(compiled), tracing.only))
+        table = with_step(compiled)
+        return Trace([TracedTable(compiled, added, added)], lambda steps: steps.states(table, added))
 
     def is_chained(self) -> bool:
         """Whether a row follows from earlier rows of the same table."""

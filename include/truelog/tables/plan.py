@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 _NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
 # Spark numbers attributes, and Python numbers lambda variables, differently in each run.
@@ -114,3 +115,9 @@ def _literals(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
         for each in value:
             yield from _literals(each)
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame without rows. `createDataFrame([], schema)` takes longer, because it passes the rows through Python."""
+    rows = spark.sparkContext._jsc.emptyRDD().rdd()
+    return DataFrame(spark._jsparkSession.applySchemaToPythonRDD(rows, schema.json()), spark)

@@ -13,13 +13,13 @@ from tests.laws.lab import Lab
 from tests.library.archived import PER_URL, Archived, archived
 from tests.library.kernel.test_joins import TIMELINE
 from truelog import Distinct, Group, Sum, View
-from truelog.batch.contributions import totals_by_record
-from truelog.history import steps
 from truelog.history.explain import LAST_PAGE, Page, explain
 from truelog.history.explanation import Explanation, Verdict
 from truelog.log.positions import Positions
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
+from truelog.tables import event_steps as steps
+from truelog.tables.contributions import totals_by_record
 
 
 def _totals(click: DataFrame) -> DataFrame:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from truelog.log import records
 from truelog.schema.event import load_events
 from truelog.tables import plan
-from truelog.tables.empty_frame import empty_frame
+from truelog.tables.plan import empty_frame
 
 TYPES = load_events()
 

@@ -11,11 +11,11 @@ from pyspark.sql.types import DataType, StructField, StructType
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.empty_frame import empty_frame
 from truelog.tables.fingerprint import fold_fingerprint, steps_fingerprint
 from truelog.tables.fold import checks as fold_checks
 from truelog.tables.fold.compiled import Fold
 from truelog.tables.fold.stepped import Stepped
+from truelog.tables.plan import empty_frame
 from truelog.views.group import Group
 from truelog.views.steps import Steps
 from truelog.views.view import View

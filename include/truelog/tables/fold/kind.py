@@ -11,8 +11,10 @@ from truelog.tables.compiled_view import CompiledView, RowFilter
 from truelog.tables.fold import merge
 from truelog.tables.fold.inputs import inputs_of
 from truelog.tables.fold.repair import repair_groups
+from truelog.tables.fold.trace import trace_group
 from truelog.tables.kind import Kind, Repair, Source
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.trace import Trace, Tracing
 from truelog.views.group import INPUTS
 
 
@@ -31,6 +33,9 @@ class Fold(Kind):
 
     def repair_following(self, repair: Repair) -> int:
         return repair_groups(repair)
+
+    def trace(self, tracing: Tracing) -> Trace:
+        return trace_group(tracing)
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Let the executors load inputs and checkpoints."""

@@ -9,8 +9,10 @@ from truelog.tables.compiled_view import CompiledView, RowFilter
 from truelog.tables.join import merge
 from truelog.tables.join.merge import joined_of
 from truelog.tables.join.repair import repair_tables
+from truelog.tables.join.trace import trace_join
 from truelog.tables.kind import Kind, Repair, Source
 from truelog.tables.stage import StagedRows
+from truelog.tables.trace import Trace, Tracing
 
 
 class Join(Kind):
@@ -27,6 +29,9 @@ class Join(Kind):
 
     def repair(self, repair: Repair) -> int:
         return repair_tables(repair)
+
+    def trace(self, tracing: Tracing) -> Trace:
+        return trace_join(tracing)
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         merge.create(connection, compiled)

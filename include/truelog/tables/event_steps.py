@@ -13,13 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
-from truelog.archive.archive_reader import Wanted
-from truelog.batch.contributions import totals_by_record, transformed_by_record
-from truelog.batch.rebuild import Rebuilder
-from truelog.history.shown_rows import STEP
-from truelog.log.positions import Positions
 from truelog.tables.compiled_view import CompiledView, RowFilter, extend_view
+from truelog.tables.contributions import totals_by_record
 
+STEP = "_step"  # column with the number of the state to which a row belongs
 PLACE = "_place"
 EVENT_TIME = "_event_micros"
 _PLACE_TYPE = "struct<at: bigint, topic: string, partition: int, offset: bigint>"
@@ -32,12 +29,6 @@ class Place(NamedTuple):
     topic: str
     partition: int
     offset: int
-
-
-def transformed(rebuilder: Rebuilder, end: Positions) -> DataFrame:
-    """The transform's rows for all records below `end`, each with its record."""
-    wanted = Wanted.between(Positions(), end.only(rebuilder.compiled.view.reads))
-    return transformed_by_record(rebuilder, wanted, end)
 
 
 def contributions(table: CompiledView, rows: DataFrame, only: RowFilter) -> DataFrame:

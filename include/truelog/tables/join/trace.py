@@ -7,65 +7,59 @@ events behind these counts are not listed, because they may be many, but the row
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog.batch.rebuild import Rebuilder
-from truelog.history.row_key import RowKey
-from truelog.history.shown_rows import STEP
-from truelog.history.steps import EventSteps, contributions, transformed, with_step
-from truelog.history.trace import Source, Trace
-from truelog.log.positions import Positions
-from truelog.spark.cache import cached
 from truelog.tables.compiled_view import CompiledView, with_keys
+from truelog.tables.event_steps import STEP, EventSteps, contributions, with_step
 from truelog.tables.join.compile import Joined, combinations, versions_of
+from truelog.tables.join.merge import joined_of
+from truelog.tables.trace import Trace, TracedTable, Tracing
 from truelog.views.join import Match, split
 
 _Keys = tuple[CompiledView, DataFrame]  # a table, and keys of its rows
 
 
-def trace_join(rebuilder: Rebuilder, joined: Joined, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
+def trace_join(tracing: Tracing) -> Trace:
     """The trace of a row of counts."""
-    compiled, search = rebuilder.compiled, _Search(rebuilder, end, cache)
-    listed = list(search.combined(joined, key.frame))
+    compiled, search = tracing.compiled, _Search(tracing)
+    joined = joined_of(compiled)
+    listed = list(search.combined(joined, tracing.key))
     behind = [each for table, keys in listed if table.joined for each in search.sides(table.joined, keys)]
-    sources = []
+    traced = []
     for side in compiled.sources:
         own = _union(keys for table, keys in listed if table.side == side.side)
         every = _union(keys for table, keys in (*listed, *behind) if table.side == side.side)
         if every is not None:
-            added = cached(cache, contributions(side, search.side_rows(side), with_keys(every)))
-            sources.append(Source(side, added, added.limit(0) if own is None else with_keys(own)(added)))
-    added_to = {each.table.side: each.added for each in sources}
+            added = tracing.cached(contributions(side, search.side_rows(side), with_keys(every)))
+            traced.append(TracedTable(side, added, added.limit(0) if own is None else with_keys(own)(added)))
+    added_to = {each.table.side: each.added for each in traced}
 
     def rows(steps: EventSteps) -> DataFrame:
         def states(table: CompiledView) -> DataFrame:
             if table.joined is not None:
                 return table.joined.rows(table.view.key, states)
-            return cached(cache, steps.states(table, added_to[table.side]))
+            return tracing.cached(steps.states(table, added_to[table.side]))
 
-        return key.only(joined.with_key(STEP, with_step).rows((STEP, *compiled.view.key), states))
+        return tracing.only(joined.with_key(STEP, with_step).rows((STEP, *compiled.view.key), states))
 
-    return Trace(sources, rows)
+    return Trace(traced, rows)
 
 
 @dataclass(frozen=True)
 class _Search:
     """Searches for the rows of the sides that take part in rows of counts."""
 
-    rebuilder: Rebuilder
-    end: Positions
-    cache: ExitStack
+    tracing: Tracing
     _transformed: dict[str, DataFrame] = field(default_factory=dict)
 
     def side_rows(self, side: CompiledView) -> DataFrame:
         """The transform's rows of a side, each with its record."""
         if side.side not in self._transformed:
-            self._transformed[side.side] = transformed(self.rebuilder.of_table(side), self.end)
+            self._transformed[side.side] = self.tracing.transformed_rows(side)
         return self._transformed[side.side]
 
     def sides(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
@@ -85,7 +79,7 @@ class _Search:
                 for name in match.tables
             )
             keys = (F.col(match.key[k]).alias(k) for k in wanted.columns)
-            chosen = cached(self.cache, with_keys(wanted)(found.select(*keys, *parts)))
+            chosen = self.tracing.cached(with_keys(wanted)(found.select(*keys, *parts)))
             for name in match.tables:
                 yield joined.tables[match.table(name)], chosen.select(f"_{name}.*").distinct()
 

@@ -7,9 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, TimestampType
 
-from truelog.archive.archive_reader import Wanted
-from truelog.batch.rebuild import Rebuilder
-from truelog.log.positions import Positions
+from truelog.log.records import EventFrames
 from truelog.tables.compiled_view import CompiledView, RowFilter, extend_view
 from truelog.tables.provenance_frame import ProvenanceFrame
 
@@ -23,10 +21,9 @@ def by_record(compiled: CompiledView) -> CompiledView:
     return reduce(lambda extended, column: extend_view(extended, *column), reversed(_TYPES.items()), compiled)
 
 
-def transformed_by_record(rebuilder: Rebuilder, wanted: Wanted, end: Positions) -> DataFrame:
-    """The transform's rows for these records below `end`, each with its record, without excluded records and copies."""
-    view = rebuilder.compiled.view
-    events = rebuilder.countable(wanted.ranges, end)
+def transformed_by_record(compiled: CompiledView, events: EventFrames) -> DataFrame:
+    """The transform's rows for these events, each with its record."""
+    view = compiled.view
     frames: list[Any] = []
     for number, topic in enumerate(view.reads):
         values = (F.lit(number), *map(F.col, ("partition", "offset", "broker_time", "event_time")))

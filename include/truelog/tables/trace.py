@@ -1,0 +1,48 @@
+"""The trace of a row: the contributions of events from which it follows, and the row after each step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.event_steps import EventSteps
+
+
+@dataclass(frozen=True)
+class TracedTable:
+    """A table to which events add, the contributions from which the row follows, and those of the listed events."""
+
+    table: CompiledView
+    added: DataFrame
+    listed: DataFrame
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The tables behind a row, and a function from steps to the states of the row after each of them."""
+
+    tables: Sequence[TracedTable]
+    rows: Callable[[EventSteps], DataFrame]
+
+
+class Tracing(Protocol):
+    """The search for the events behind a row of a view."""
+
+    @property
+    def compiled(self) -> CompiledView: ...
+
+    @property
+    def key(self) -> DataFrame:
+        """The values of key columns that the row has, as a frame of one row."""
+
+    @property
+    def only(self) -> RowFilter:
+        """A filter for the rows with these values."""
+
+    def transformed_rows(self, table: CompiledView) -> DataFrame:
+        """The rows that the transform of a table selects from the log, each with its record."""
+
+    def cached(self, rows: DataFrame) -> DataFrame:
+        """The same rows, which Spark keeps until the search ends."""
