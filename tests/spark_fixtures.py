@@ -94,11 +94,6 @@ def spark_home(tmp_path: Path) -> Path:
     return home
 
 
-@pytest.fixture(scope="module")
-def migrated(postgresql: Settings) -> Settings:
-    return postgresql
-
-
 @pytest.fixture
 def connection(postgresql: Settings) -> Iterator[Connection]:
     from truelog.storage.database import connect

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
 
-def test_a_run_without_a_needy_view_skips_the_job(dags: "DagBag", airflow_database: None, migrated: Settings) -> None:
+def test_a_run_without_a_needy_view_skips_the_job(dags: "DagBag", airflow_database: None, postgresql: Settings) -> None:
     run = dags.dags["answers"].test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
     states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
     assert (str(run.state), states) == ("success", {"needed": "success", "answer": "skipped"})

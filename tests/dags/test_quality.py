@@ -98,8 +98,8 @@ class Searches:
 
 
 @pytest.fixture
-def searches(migrated: Settings, s3: Settings, connection: Connection) -> Iterator[Searches]:
-    settings = migrated.model_copy(update={"log_day_seconds": int(DAY.total_seconds())})
+def searches(postgresql: Settings, s3: Settings, connection: Connection) -> Iterator[Searches]:
+    settings = postgresql.model_copy(update={"log_day_seconds": int(DAY.total_seconds())})
     with registered(settings, "searches"), open_catalog(settings) as catalog:
         ensure_table(catalog, SEARCH, "searches", {0: 0})
         yield Searches(settings, connection)

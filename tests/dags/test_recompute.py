@@ -194,24 +194,24 @@ def test_a_wait_that_timed_out_fails_with_its_reason(dags: "DagBag") -> None:
     assert LogDayOperator(task_id="wait").closed({}, {"open": ""}, {"begin": "x"}) == {"begin": "x"}
 
 
-def test_days_come_from_the_archive(migrated: Settings) -> None:
+def test_days_come_from_the_archive(postgresql: Settings) -> None:
     """An empty archive has no lag and no day to recompute."""
     begin = at("2001-01-01")
-    with connect(migrated) as connection:
+    with connect(postgresql) as connection:
         connection.cursor().executemany(
             "INSERT INTO truelog.log_day VALUES ('page_view', %s, 'days-of-2001', %s, 0)",
             [(partition, int(begin.timestamp()) + i * TEN) for i in range(3) for partition in range(2)],
         )
     span = RunInterval(begin, begin + timedelta(seconds=2 * TEN))
-    assert archived_days(migrated, span) == [begin, begin + timedelta(seconds=TEN)]
-    assert archived_days(migrated, RunInterval(at("2000-01-01"), begin)) == []
-    with registered(migrated, "days-of-2001"):
-        assert topics_behind(migrated, begin) == []
+    assert archived_days(postgresql, span) == [begin, begin + timedelta(seconds=TEN)]
+    assert archived_days(postgresql, RunInterval(at("2000-01-01"), begin)) == []
+    with registered(postgresql, "days-of-2001"):
+        assert topics_behind(postgresql, begin) == []
 
 
-def test_a_run_before_the_archive_began_succeeds(dags: "DagBag", airflow_database: None, migrated: Settings) -> None:
+def test_a_run_before_the_archive_began_succeeds(dags: "DagBag", airflow_database: None, postgresql: Settings) -> None:
     """Every task runs; there are no jobs."""
-    with registered(migrated, "days-of-2021"):
+    with registered(postgresql, "days-of-2021"):
         run = dags.dags["recompute"].test(logical_date=at("2021-01-01"))
     states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
     assert str(run.state) == "success"
@@ -221,7 +221,7 @@ def test_a_run_before_the_archive_began_succeeds(dags: "DagBag", airflow_databas
 PLANNED = {"views": ["a"], "days": ["2026-11-01T00:00:00+00:00"], "unfinished": False}
 
 
-def test_the_user_who_started_a_backfill_is_recorded(dags: "DagBag", migrated: Settings) -> None:
+def test_the_user_who_started_a_backfill_is_recorded(dags: "DagBag", postgresql: Settings) -> None:
     """A scheduled run has no user and records no operation."""
     from recompute import announce
     from view_assets import RECOMPUTED
@@ -230,7 +230,7 @@ def test_the_user_who_started_a_backfill_is_recorded(dags: "DagBag", migrated: S
         run = SimpleNamespace(run_type=run_type, run_id="asked", triggering_user_name="oncall")
         outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, extra: None)}
         announce.function(PLANNED, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
-    with connect(migrated) as connection:
+    with connect(postgresql) as connection:
         operations = audit_trail.latest_operations(connection, 10, "backfill")
     assert [(each.doer, each.about) for each in operations] == [("oncall", "asked: a: 2026-11-01")]
 

@@ -84,10 +84,10 @@ class Judged:
 
 
 @pytest.fixture
-def judged(migrated: Settings, s3: Settings, connection: Connection, tmp_path: Path) -> Iterator[Judged]:
+def judged(postgresql: Settings, s3: Settings, connection: Connection, tmp_path: Path) -> Iterator[Judged]:
     (tmp_path / "judged.py").write_text(VIEW.replace("KEEP", ""))
     connection.execute(TABLES.encode())
-    yield Judged(migrated.model_copy(update={"views_folder": tmp_path}), connection)
+    yield Judged(postgresql.model_copy(update={"views_folder": tmp_path}), connection)
     connection.execute(GONE.encode())
 
 

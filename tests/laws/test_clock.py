@@ -101,9 +101,9 @@ def stepping_back(ticks: list[Tick], back: dict[int, int]) -> list[Tick]:
 
 @seeded
 @given(log_steps=steps, back=st.dictionaries(st.integers(0, 9), st.integers(0, 9)), given_readers=readers)
-def _law(migrated: Settings, log_steps: list[str], back: dict[int, int], given_readers: list[Reader]) -> None:
+def _law(postgresql: Settings, log_steps: list[str], back: dict[int, int], given_readers: list[Reader]) -> None:
     ticks = stepping_back(Log(log_steps).ticks, back)
-    with connect(migrated, autocommit=True) as connection, isolated(connection):
+    with connect(postgresql, autocommit=True) as connection, isolated(connection):
         store(connection, given_readers, ticks)
         tick_retention.drop_old_ticks(connection)
         for reader in given_readers:
@@ -116,8 +116,8 @@ def _law(migrated: Settings, log_steps: list[str], back: dict[int, int], given_r
                     assert clock.at(connection, positions, reader.reads) == naive(ticks, positions, reader.reads)
 
 
-def test_dropping_old_ticks_changes_no_clock(migrated: Settings) -> None:
-    _law(migrated)
+def test_dropping_old_ticks_changes_no_clock(postgresql: Settings) -> None:
+    _law(postgresql)
 
 
 def as_frame(spark: SparkSession, rows: list[tuple[int, datetime, datetime, str]]) -> DataFrame:
@@ -311,7 +311,7 @@ def test_no_tick_is_dropped_while_a_view_has_no_positions(connection: Connection
         assert tick_retention.drop_old_ticks(connection, [CompiledView("fresh", without_keep, {}, "")]) == 4
 
 
-def test_no_tick_is_dropped_during_a_comparison(migrated: Settings, connection: Connection) -> None:
+def test_no_tick_is_dropped_during_a_comparison(postgresql: Settings, connection: Connection) -> None:
     """A comparison needs the clock at the positions that the view had when the comparison began."""
     with isolated(connection):
         store(
@@ -319,7 +319,7 @@ def test_no_tick_is_dropped_during_a_comparison(migrated: Settings, connection: 
             [Reader(frozenset("a"), {"a": 5, "ticks": 7}, running=True)],
             Log(["a", "tick", "tick"] * 10).ticks,
         )
-        with connect(migrated, autocommit=True) as comparing:
+        with connect(postgresql, autocommit=True) as comparing:
             comparing.execute("SELECT pg_advisory_lock(hashtextextended('reconcile reader_0_v1', 1))")
             connection.execute("SET LOCAL lock_timeout = '100ms'")
             with pytest.raises(psycopg.errors.LockNotAvailable):

@@ -112,10 +112,10 @@ class Streamed:
 
 
 @pytest.fixture(scope="module")
-def streamed(migrated: Settings, s3: Settings, spark_session: None) -> Iterator[Streamed]:
+def streamed(postgresql: Settings, s3: Settings, spark_session: None) -> Iterator[Streamed]:
     """The log, streamed, with partials that end within batches."""
-    with connect(migrated, autocommit=True) as connection:
-        lab = Lab(session(migrated, "tests"), migrated, connection, load_events())
+    with connect(postgresql, autocommit=True) as connection:
+        lab = Lab(session(postgresql, "tests"), postgresql, connection, load_events())
         with archived(lab, s3, EACH, PARTITIONS) as ground:
             made = Streamed(ground)
             for number, batch in enumerate(drawn_batches()):

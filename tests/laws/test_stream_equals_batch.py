@@ -48,11 +48,11 @@ def drawn_logs(types: dict[str, EventType]) -> list[list[Record]]:
 
 
 @pytest.fixture(scope="module")
-def path(migrated: Settings, s3: Settings, spark_session: None) -> Iterator[RealPath]:
+def path(postgresql: Settings, s3: Settings, spark_session: None) -> Iterator[RealPath]:
     """The generated cases as one log, archived once for all views. Prints how long the law took."""
     began, types = time.monotonic(), load_events()
-    with connect(migrated, autocommit=True) as connection:
-        lab = Lab(session(migrated, "tests"), migrated, connection, types)
+    with connect(postgresql, autocommit=True) as connection:
+        lab = Lab(session(postgresql, "tests"), postgresql, connection, types)
         with real_path(lab, drawn_logs(types), TOPICS) as made:
             log.warning("%d records archived after %.1f s", len(made.log.records), time.monotonic() - began)
             yield made

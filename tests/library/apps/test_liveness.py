@@ -38,7 +38,7 @@ class Silent:
 
 
 @pytest.fixture
-def silent(migrated: Settings, kafka: Settings, connection: Connection) -> Iterator[Silent]:
+def silent(postgresql: Settings, kafka: Settings, connection: Connection) -> Iterator[Silent]:
     topics.sync_topics(kafka, load_events())
     send(kafka)
     ends = topics.end_offsets(kafka, [TOPIC])

@@ -153,9 +153,9 @@ def test_the_tail_has_each_start_that_records_from_a_position_need() -> None:
     assert LogDays({}).tail(*KEY, 3) == ()
 
 
-def test_a_day_starts_once_and_only_the_lease_holder_starts_it(migrated: Settings, connection: Connection) -> None:
+def test_a_day_starts_once_and_only_the_lease_holder_starts_it(postgresql: Settings, connection: Connection) -> None:
     ids, elsewhere, first = {"t": uuid.uuid4().hex}, {"t": uuid.uuid4().hex}, Start(10, 5)
-    taken = lease.take_lease(migrated, "a test of log days")
+    taken = lease.take_lease(postgresql, "a test of log days")
     try:
         log_day.record_days(connection, taken.holder, ids, [("t", 0, first)])
         log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])

@@ -27,8 +27,8 @@ def recorded(progress: Recomputation) -> States:
         return recomputation.states(connection, [progress.attempt]).get(progress.attempt, {})
 
 
-def test_each_attempt_has_states_of_its_own(migrated: Settings) -> None:
-    one, other = (Recomputation(migrated, str(uuid4()), "a run") for _ in range(2))
+def test_each_attempt_has_states_of_its_own(postgresql: Settings) -> None:
+    one, other = (Recomputation(postgresql, str(uuid4()), "a run") for _ in range(2))
     one.plan(["a", "b"], DAYS)
     other.plan(["a"], DAYS[:1])
     one.start("a", DAYS[0])
@@ -38,12 +38,12 @@ def test_each_attempt_has_states_of_its_own(migrated: Settings) -> None:
     assert recorded(other) == {"a": [WAITING]}
     one.refuse("a")
     assert recorded(one) == {"a": [DONE, FAILED, FAILED], "b": [WAITING] * 3}
-    with connect(migrated) as connection:
+    with connect(postgresql) as connection:
         found = connection.execute("SELECT keys FROM truelog.recomputation WHERE state = 'done'").fetchall()
     assert found == [(7,)]
 
 
-def test_a_view_that_fails_does_not_hold_up_the_others(migrated: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_fails_does_not_hold_up_the_others(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends at the day that fails. An unknown error names its type, and a known error is shown as it is."""
     errors = {("known", DAYS[1]): ArchiveBehind("the archive is behind"), ("unknown", DAYS[0]): ValueError("odd")}
 
@@ -53,7 +53,7 @@ def test_a_view_that_fails_does_not_hold_up_the_others(migrated: Settings, monke
         return Recomputed(view.name, PartialRange(day, Positions(), Positions(), {}), 1)
 
     monkeypatch.setattr(module, "recompute", recompute)
-    progress, reported = Recomputation.by_hand(migrated), list[Recomputed]()
+    progress, reported = Recomputation.by_hand(postgresql), list[Recomputed]()
     names = ["known", "unknown", "fine"]
     progress.plan(names, DAYS)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda name, value: None))

@@ -137,7 +137,7 @@ def test_a_failed_service_is_3_and_named(
     ],
     ids=lambda words: " ".join(words)[:40].encode(errors="backslashreplace").decode(),
 )
-@pytest.mark.usefixtures("migrated", "platform")
+@pytest.mark.usefixtures("postgresql", "platform")
 def test_bad_use_is_2(tmp_path: Path, words: tuple[str, ...]) -> None:
     files = {"nested": tmp_path / "nested.json", "truncated": tmp_path / "access.log.gz"}
     files["nested"].write_text(NESTED)

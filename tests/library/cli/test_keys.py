@@ -16,11 +16,11 @@ NAME = "shop"
 
 
 @pytest.fixture
-def platform_keys(migrated: Settings) -> Iterator[Settings]:
+def platform_keys(postgresql: Settings) -> Iterator[Settings]:
     """A database that has no key of that name before and after the test."""
-    _forget(migrated)
-    yield migrated
-    _forget(migrated)
+    _forget(postgresql)
+    yield postgresql
+    _forget(postgresql)
 
 
 def _forget(settings: Settings) -> None:

@@ -19,10 +19,10 @@ NAME = "leased"
 
 
 @pytest.fixture
-def held(migrated: Settings, connection: Connection) -> Iterator[Lease]:
-    taken = lease.take_lease(migrated, NAME)
+def held(postgresql: Settings, connection: Connection) -> Iterator[Lease]:
+    taken = lease.take_lease(postgresql, NAME)
     yield taken
-    with connect(migrated, autocommit=True) as other:  # a test may have closed its own connection
+    with connect(postgresql, autocommit=True) as other:  # a test may have closed its own connection
         release(taken, other)
 
 
@@ -38,9 +38,9 @@ def release(taken: Lease, connection: Connection) -> None:
 
 
 @pytest.fixture
-def merging(migrated: Settings, held: Lease) -> Iterator[Connection]:
+def merging(postgresql: Settings, held: Lease) -> Iterator[Connection]:
     """A session in the middle of a merge, which has checked the lease."""
-    with connect(migrated) as opened:
+    with connect(postgresql) as opened:
         lease.require_lease(opened, held.holder)
         yield opened
         opened.rollback()
@@ -82,20 +82,22 @@ def is_locked(connection: Connection) -> bool:
     return connection.execute(query, (NAME,)).fetchone() == (1,)
 
 
-def test_a_second_process_of_an_application_is_refused(migrated: Settings, connection: Connection, held: Lease) -> None:
+def test_a_second_process_of_an_application_is_refused(
+    postgresql: Settings, connection: Connection, held: Lease
+) -> None:
     with pytest.raises(Fenced):
-        lease.take_lease(migrated, NAME)
+        lease.take_lease(postgresql, NAME)
     release(held, connection)
-    second = lease.take_lease(migrated, NAME)
+    second = lease.take_lease(postgresql, NAME)
     assert second.holder.epoch == held.holder.epoch + 1
     release(second, connection)
 
 
 def test_a_holder_that_loses_its_lock_takes_the_lease_again_and_ends_no_other_session(
-    migrated: Settings, connection: Connection, held: Lease
+    postgresql: Settings, connection: Connection, held: Lease
 ) -> None:
     """Its other sessions go on; the epoch stays, so a merge that began before the outage need not be repeated."""
-    with connect(migrated, autocommit=True, writer=NAME) as other:
+    with connect(postgresql, autocommit=True, writer=NAME) as other:
         before = held.holder.epoch, other.info.backend_pid, held.session
         connection.execute("SELECT pg_terminate_backend(%s)", (held.session[0],))
         assert held.outlast(0, threading.Event())
@@ -138,9 +140,11 @@ def test_a_holder_with_a_successor_never_takes_the_lease_again(
         lease.require_lease(connection, held.holder)
 
 
-def test_a_successor_that_holds_the_lock_is_left_alone(migrated: Settings, connection: Connection, held: Lease) -> None:
+def test_a_successor_that_holds_the_lock_is_left_alone(
+    postgresql: Settings, connection: Connection, held: Lease
+) -> None:
     release(held, connection)
-    successor = lease.take_lease(migrated, NAME)
+    successor = lease.take_lease(postgresql, NAME)
     with pytest.raises(Fenced):
         held.retake()
     assert is_locked(connection)
@@ -149,15 +153,15 @@ def test_a_successor_that_holds_the_lock_is_left_alone(migrated: Settings, conne
 
 
 def test_a_new_holder_ends_its_predecessors_sessions_but_none_in_another_database(
-    migrated: Settings, connection: Connection
+    postgresql: Settings, connection: Connection
 ) -> None:
     """Another Truelog on this server has applications of the same names."""
     with (
-        neighbour(migrated) as other,
-        connect(migrated, autocommit=True, writer=NAME) as own,
+        neighbour(postgresql) as other,
+        connect(postgresql, autocommit=True, writer=NAME) as own,
         connect(other, autocommit=True, writer=NAME) as foreign,
     ):
-        release(lease.take_lease(migrated, NAME), connection)
+        release(lease.take_lease(postgresql, NAME), connection)
         with pytest.raises(psycopg.errors.AdminShutdown):
             own.execute("SELECT 1")
         assert foreign.execute("SELECT 1").fetchone() == (1,)

@@ -21,9 +21,9 @@ OLD_INSERT = "INSERT INTO truelog.standing (view, application, version, state, r
 
 
 @pytest.fixture
-def rolled_back(migrated: Settings) -> Iterator[Connection]:
+def rolled_back(postgresql: Settings) -> Iterator[Connection]:
     """A connection whose changes are rolled back after the test."""
-    with connect(migrated) as connection, connection.transaction(force_rollback=True):
+    with connect(postgresql) as connection, connection.transaction(force_rollback=True):
         connection.execute("TRUNCATE truelog.standing")
         yield connection
 

@@ -157,19 +157,19 @@ def test_only_the_accepted_attempts_are_merged_and_cleared(bench: Bench) -> None
     assert left == {*abandoned.attempts, *second.attempts, *late.attempts}
 
 
-def test_a_merge_holds_the_views_lock_until_it_ends(bench: Bench, migrated: Settings) -> None:
+def test_a_merge_holds_the_views_lock_until_it_ends(bench: Bench, postgresql: Settings) -> None:
     other = "SELECT FROM truelog.view WHERE view = %s FOR UPDATE NOWAIT"
     with bench.connection.transaction():
         merge.lock(bench.connection, bench.compiled)
-        with connect(migrated, autocommit=True) as second, pytest.raises(psycopg.errors.LockNotAvailable):
+        with connect(postgresql, autocommit=True) as second, pytest.raises(psycopg.errors.LockNotAvailable):
             second.execute(other, (bench.compiled.name,))
 
 
-def test_a_merge_waits_for_the_views_lock_and_for_no_other(bench: Bench, migrated: Settings) -> None:
+def test_a_merge_waits_for_the_views_lock_and_for_no_other(bench: Bench, postgresql: Settings) -> None:
     other = counter(bench.compiled.name, version=2)
     table.deploy_table(bench.connection, other)
     staged = bench.staged()
-    with connect(migrated) as repairing:
+    with connect(postgresql) as repairing:
         merge.lock(repairing, bench.compiled)
         bench.connection.execute("SET lock_timeout = '100ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -178,10 +178,10 @@ def test_a_merge_waits_for_the_views_lock_and_for_no_other(bench: Bench, migrate
     bench.apply(at(0), at(5), staged)
 
 
-def test_a_merge_compares_positions_when_it_has_the_lock(bench: Bench, migrated: Settings) -> None:
+def test_a_merge_compares_positions_when_it_has_the_lock(bench: Bench, postgresql: Settings) -> None:
     """The second merge waits while the first one adds the same events."""
     batches = [Merge(at(0), at(EVENTS), bench.staged()) for _ in range(2)]
-    with connect(migrated, autocommit=True) as first, ThreadPoolExecutor(1) as pool:
+    with connect(postgresql, autocommit=True) as first, ThreadPoolExecutor(1) as pool:
         with first.transaction():
             merge.lock(first, bench.compiled)
             second = pool.submit(merge.apply, bench.connection, bench.compiled, batches[1])
@@ -249,8 +249,8 @@ def test_a_merge_drops_the_rows_that_its_ticks_expire(connection: Connection) ->
     assert left == [(datetime(2026, 3, 1, 1, 30, tzinfo=UTC),)]
 
 
-def test_a_lease_that_is_over_is_refused_before_anything_is_written(bench: Bench, migrated: Settings) -> None:
-    held = lease.take_lease(migrated, f"app-{bench.compiled.name}")
+def test_a_lease_that_is_over_is_refused_before_anything_is_written(bench: Bench, postgresql: Settings) -> None:
+    held = lease.take_lease(postgresql, f"app-{bench.compiled.name}")
     over = replace(held.holder, epoch=held.holder.epoch - 1)
     staged = bench.staged()
     before = bench.state()

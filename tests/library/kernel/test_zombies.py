@@ -89,10 +89,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene(migrated: Settings, connection: Connection) -> Iterator[Scene]:
+def scene(postgresql: Settings, connection: Connection) -> Iterator[Scene]:
     compiled = counter(f"v{uuid.uuid4().hex[:8]}")
     table.deploy_table(connection, compiled)
-    made = Scene(migrated, connection, compiled, f"app-{compiled.name}")
+    made = Scene(postgresql, connection, compiled, f"app-{compiled.name}")
     yield made
     for application in made.running:
         application.die()

@@ -100,7 +100,7 @@ def test_a_view_that_never_merged_gets_the_verdict_stall_or_stop() -> None:
 
 
 def test_an_event_type_declared_while_the_service_runs_is_polled(
-    migrated: Settings, monkeypatch: pytest.MonkeyPatch
+    postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     polled: list[list[str]] = []
 
@@ -109,7 +109,7 @@ def test_an_event_type_declared_while_the_service_runs_is_polled(
         return {}, []
 
     monkeypatch.setattr(lag_poll, "poll_once", poll)
-    service = LagService(migrated)
+    service = LagService(postgresql)
     service.poll("views")
     monkeypatch.setattr(event, "event_names", lambda _: [*polled[0], "declared_since"])
     service.poll("views")

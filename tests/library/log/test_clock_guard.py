@@ -19,8 +19,8 @@ JUMPED = START + 30 * DAY
 
 
 @pytest.fixture
-def guard(migrated: Settings, connection: Connection) -> Iterator[ClockGuard]:
-    yield ClockGuard(migrated, START)
+def guard(postgresql: Settings, connection: Connection) -> Iterator[ClockGuard]:
+    yield ClockGuard(postgresql, START)
     connection.execute("DELETE FROM truelog.clock_hold")
     connection.execute("DELETE FROM truelog.operation WHERE kind = 'clock'")
 
@@ -29,32 +29,32 @@ def alerts(settings: Settings) -> list[str]:
     return [each.key for each in alert_resources.observe_clock(settings).findings]
 
 
-def test_time_goes_on_without_a_jump(migrated: Settings, guard: ClockGuard) -> None:
+def test_time_goes_on_without_a_jump(postgresql: Settings, guard: ClockGuard) -> None:
     for now in (START + SECOND, START + DAY, START, START + 2 * DAY):
         assert guard.tick_time(now) == now
-    assert alerts(migrated) == []
+    assert alerts(postgresql) == []
 
 
-def test_a_false_jump_is_forgotten_when_the_clock_is_right_again(migrated: Settings, guard: ClockGuard) -> None:
+def test_a_false_jump_is_forgotten_when_the_clock_is_right_again(postgresql: Settings, guard: ClockGuard) -> None:
     assert guard.tick_time(START + SECOND) == START + SECOND
     for second in range(3):
         assert guard.tick_time(JUMPED + second * SECOND) == START + SECOND
-    assert alerts(migrated) == ["clock_jumped/log"]
+    assert alerts(postgresql) == ["clock_jumped/log"]
     assert guard.tick_time(START + 5 * SECOND) == START + 5 * SECOND
-    assert alerts(migrated) == []
+    assert alerts(postgresql) == []
 
 
-def test_a_confirmed_jump_is_written(migrated: Settings, connection: Connection, guard: ClockGuard) -> None:
+def test_a_confirmed_jump_is_written(postgresql: Settings, connection: Connection, guard: ClockGuard) -> None:
     assert guard.tick_time(JUMPED) == START
     assert clock_guard.confirm_jump(connection, "ann") is not None
-    assert alerts(migrated) == []
+    assert alerts(postgresql) == []
     assert guard.tick_time(JUMPED + SECOND) == JUMPED + SECOND
     assert clock_guard.load_hold(connection) is None
     doers = connection.execute("SELECT doer FROM truelog.operation WHERE kind = 'clock'").fetchall()
     assert doers == [("ann",)]
 
 
-def test_the_command_confirms(migrated: Settings, guard: ClockGuard) -> None:
+def test_the_command_confirms(postgresql: Settings, guard: ClockGuard) -> None:
     assert guard.tick_time(JUMPED) == START
     said = answer("clock", "confirm")
     assert {name: str(value)[:10] for name, value in said.items()} == {
@@ -72,16 +72,18 @@ def test_a_confirmation_covers_no_later_jump(connection: Connection, guard: Cloc
     assert guard.tick_time(JUMPED + 2 * DAY) == START
 
 
-def test_a_restarted_service_continues_the_hold(migrated: Settings, connection: Connection, guard: ClockGuard) -> None:
+def test_a_restarted_service_continues_the_hold(
+    postgresql: Settings, connection: Connection, guard: ClockGuard
+) -> None:
     assert guard.tick_time(JUMPED) == START
-    restarted = ClockGuard(migrated, START)
+    restarted = ClockGuard(postgresql, START)
     assert restarted.tick_time(JUMPED + SECOND) == START
     clock_guard.confirm_jump(connection, "ann")
     assert restarted.tick_time(JUMPED + 2 * SECOND) == JUMPED + 2 * SECOND
 
 
 def test_without_the_database_a_jump_is_held(
-    migrated: Settings, guard: ClockGuard, monkeypatch: pytest.MonkeyPatch
+    postgresql: Settings, guard: ClockGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def down(*_: object, **__: object) -> None:
         raise psycopg.OperationalError("down")
@@ -94,6 +96,6 @@ def test_nothing_is_confirmed_without_a_jump(connection: Connection, guard: Cloc
     assert clock_guard.confirm_jump(connection, "ann") is None
 
 
-def test_an_empty_topic_has_no_jump(migrated: Settings) -> None:
+def test_an_empty_topic_has_no_jump(postgresql: Settings) -> None:
     now: datetime = START
-    assert ClockGuard(migrated, None).tick_time(now) == now
+    assert ClockGuard(postgresql, None).tick_time(now) == now

@@ -63,17 +63,17 @@ def left(connection: Connection, query: str, *parameters: object) -> list[object
     return [value for (value,) in connection.execute(query.encode(), parameters).fetchall()]
 
 
-def test_every_table_has_a_retention(connection: Connection, migrated: Settings) -> None:
+def test_every_table_has_a_retention(connection: Connection, postgresql: Settings) -> None:
     existing = left(connection, "SELECT tablename FROM pg_tables WHERE schemaname = 'truelog'")
     assert sorted(RETENTION) == sorted(map(str, existing))
     for name, rule in RETENTION.items():
         if isinstance(rule, Expiring):
-            assert getattr(migrated, rule.setting) > 0
+            assert getattr(postgresql, rule.setting) > 0
             assert left(connection, f"SELECT count({rule.column}) FROM truelog.{name}")  # the column exists
 
 
 def test_old_results_are_deleted_except_the_newest_and_what_a_certificate_names(
-    connection: Connection, migrated: Settings, view: str
+    connection: Connection, postgresql: Settings, view: str
 ) -> None:
     proved, old, different, newest = (reconciled(connection, view, v) for v in ("EQUAL", "EQUAL", "DIFFERENT", "EQUAL"))
     for each in (proved, old, newest):
@@ -88,7 +88,7 @@ def test_old_results_are_deleted_except_the_newest_and_what_a_certificate_names(
         (view,),
     )
 
-    assert delete_old_rows(connection, migrated) >= 4
+    assert delete_old_rows(connection, postgresql) >= 4
 
     rows = "SELECT id FROM truelog.reconciliation WHERE view = %s ORDER BY id"
     assert left(connection, rows, view) == [proved, different, newest]
@@ -98,21 +98,21 @@ def test_old_results_are_deleted_except_the_newest_and_what_a_certificate_names(
 
 
 def test_rows_are_deleted_in_portions(
-    connection: Connection, migrated: Settings, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "_PORTION", 3)
     insert = "INSERT INTO truelog.operation (kind, subject, doer, about, at) SELECT 'k', 's', 'd', 'planted', "
     connection.execute((insert + f"{OLD} FROM generate_series(1, 10)").encode())
     connection.execute((insert + "now() FROM generate_series(1, 2)").encode())
 
-    assert delete_old_rows(connection, migrated) == 10
+    assert delete_old_rows(connection, postgresql) == 10
 
     assert left(connection, "SELECT count(*) FROM truelog.operation WHERE about = 'planted'") == [2]
     connection.execute("DELETE FROM truelog.operation WHERE about = 'planted'")
 
 
 def test_a_deleted_launch_is_still_counted_and_fulfils_its_request(
-    connection: Connection, migrated: Settings, view: str
+    connection: Connection, postgresql: Settings, view: str
 ) -> None:
     connection.execute("INSERT INTO truelog.application (application, wish) VALUES (%s, 'again')", (view,))
     for wish in (None, "again", None, None):
@@ -120,7 +120,7 @@ def test_a_deleted_launch_is_still_counted_and_fulfils_its_request(
             f"INSERT INTO truelog.launch (application, reason, wish, launched_at) VALUES (%s, 'r', %s, {OLD})",
             (view, wish),
         )
-    delete_old_rows(connection, migrated)
+    delete_old_rows(connection, postgresql)
 
     assert left(connection, "SELECT wish FROM truelog.launch WHERE application = %s ORDER BY id", view) == [
         "again",
@@ -133,7 +133,7 @@ def test_a_deleted_launch_is_still_counted_and_fulfils_its_request(
 
 
 def test_only_versions_that_were_superseded_long_ago_are_dropped(
-    connection: Connection, migrated: Settings, s3: Settings
+    connection: Connection, postgresql: Settings, s3: Settings
 ) -> None:
     name, long_ago = f"v{uuid.uuid4().hex[:8]}", "UPDATE truelog.view SET made_at = now() - interval '40 days' "
     for version in (1, 2, 3):
@@ -144,7 +144,7 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
         "VALUES (%s, 'a', 3, 'UP_TO_DATE', '')",
         (name,),
     )
-    with open_catalog(migrated) as catalog:
+    with open_catalog(postgresql) as catalog:
         for namespace, version in product((partials.NAMESPACE, base.NAMESPACE), (1, 2)):
             catalog.create_namespace_if_not_exists(namespace)
             catalog.create_table(f"{namespace}.{name}_v{version}", pa.schema([("n", pa.int64())]))
@@ -152,7 +152,7 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
         "INSERT INTO truelog.base SELECT %s, v, 'c', 1, '{}', now() FROM generate_series(1, 2) v", (name,)
     )
 
-    dropped = drop_superseded(migrated)
+    dropped = drop_superseded(postgresql)
 
     assert dropped == [Version(name, 1)]
     assert left(connection, "SELECT version FROM truelog.view WHERE view = %s ORDER BY 1", name) == [2, 3]
@@ -160,7 +160,7 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
     assert left(connection, tables, f"{name}_v%") == [
         f"{s}.{name}_v{v}" for s in ("batch", "stage", "state") for v in (2, 3)
     ]
-    with open_catalog(migrated) as catalog:
+    with open_catalog(postgresql) as catalog:
         for namespace in (partials.NAMESPACE, base.NAMESPACE):
             assert [catalog.table_exists(f"{namespace}.{name}_v{v}") for v in (1, 2)] == [False, True]
             catalog.drop_table(f"{namespace}.{name}_v2")
@@ -170,26 +170,26 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
 
 
 def test_a_version_that_readers_see_is_not_dropped_although_the_application_reports_another(
-    connection: Connection, migrated: Settings, s3: Settings
+    connection: Connection, postgresql: Settings, s3: Settings
 ) -> None:
     """Version 3 could not be deployed, so readers still see version 2."""
     name = f"v{uuid.uuid4().hex[:8]}"
     for version in (1, 2):
         table.deploy_table(connection, counter(name, version))
     connection.execute("UPDATE truelog.view SET made_at = now() - interval '40 days' WHERE view = %s", (name,))
-    assert drop_superseded(migrated) == []  # no application runs the view
+    assert drop_superseded(postgresql) == []  # no application runs the view
     connection.execute(
         "INSERT INTO truelog.standing (view, application, version, state, reason) VALUES (%s, 'a', 3, 'STALLED', 'r')",
         (name,),
     )
 
-    assert drop_superseded(migrated) == [Version(name, 1)]
+    assert drop_superseded(postgresql) == [Version(name, 1)]
 
     connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
 
 
 def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
-    connection: Connection, migrated: Settings
+    connection: Connection, postgresql: Settings
 ) -> None:
     compiled = counter(f"v{uuid.uuid4().hex[:8]}")
     table.deploy_table(connection, compiled)
@@ -197,7 +197,7 @@ def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
         stage.table(compiled), sql.SQL(OLD)
     )
     rows = f'SELECT count(*) FROM stage."{compiled.table}"'
-    with connect(migrated, autocommit=True) as rebuilding:
+    with connect(postgresql, autocommit=True) as rebuilding:
         stage.hold(rebuilding, compiled)
         connection.execute(staged)
         stage.sweep(connection, compiled)
@@ -205,7 +205,7 @@ def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
     stage.sweep(connection, compiled)  # the session has ended, as after a kill
     assert left(connection, rows) == [0]
 
-    with stage.held(connection, compiled), connect(migrated, autocommit=True) as upkeep:
+    with stage.held(connection, compiled), connect(postgresql, autocommit=True) as upkeep:
         connection.execute(staged)
         stage.sweep(upkeep, compiled)
         assert left(connection, rows) == [1]
@@ -213,11 +213,11 @@ def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
     assert left(connection, rows) == [0]
 
 
-def test_two_thousand_small_batches_leave_few_dead_rows(connection: Connection, migrated: Settings) -> None:
+def test_two_thousand_small_batches_leave_few_dead_rows(connection: Connection, postgresql: Settings) -> None:
     """Each batch stages ten rows and updates the same ten rows. The space of dead rows is used again."""
     compiled = counter(f"v{uuid.uuid4().hex[:8]}")
     table.deploy_table(connection, compiled)
-    with autovacuum_each_second(migrated), connect(migrated, autocommit=True) as writer:
+    with autovacuum_each_second(postgresql), connect(postgresql, autocommit=True) as writer:
         for batch in range(2_000):
             with stage.held(writer, compiled):
                 staged = stage_events(writer, compiled, 0)

@@ -21,17 +21,17 @@ MADE, UNMADE = "health_made", "health_unmade"
 
 
 @pytest.fixture
-def sampled(migrated: Settings, tmp_path: Path) -> Iterator[Settings]:
+def sampled(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
     """Two views. Only one of them has a table, and neither has a lag sample yet."""
     for name in (MADE, UNMADE):
         (tmp_path / f"{name}.py").touch()
-    with connect(migrated) as connection:
+    with connect(postgresql) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
         connection.execute(
             "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 1, '', '')", (MADE,)
         )
-    yield migrated.model_copy(update={"views_folder": tmp_path, "s3_endpoint": "http://127.0.0.1:1"})
-    with connect(migrated) as connection:
+    yield postgresql.model_copy(update={"views_folder": tmp_path, "s3_endpoint": "http://127.0.0.1:1"})
+    with connect(postgresql) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
         connection.execute("DELETE FROM truelog.view WHERE view = %s", (MADE,))
 

@@ -62,10 +62,10 @@ def test_a_cause_is_stored_with_its_own_row(connection: Connection, compiled: Co
     assert row_diff.sample_rows(connection, compiled, 9) == ()
 
 
-def test_only_one_comparison_of_a_table_runs_at_a_time(connection: Connection, migrated: Settings) -> None:
+def test_only_one_comparison_of_a_table_runs_at_a_time(connection: Connection, postgresql: Settings) -> None:
     first, second = (f"v{uuid.uuid4().hex[:8]}" for _ in range(2))
     row_diff.lock_comparisons(connection, first)
-    with connect(migrated) as other:
+    with connect(postgresql) as other:
         other.execute("SET lock_timeout = '100ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable), other.transaction():
             row_diff.lock_comparisons(other, first)

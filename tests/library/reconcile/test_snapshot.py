@@ -31,7 +31,7 @@ def compiled(connection: Connection) -> CompiledView:
 
 @pytest.fixture
 def merging(
-    migrated: Settings, connection: Connection, compiled: CompiledView, monkeypatch: pytest.MonkeyPatch
+    postgresql: Settings, connection: Connection, compiled: CompiledView, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[list[int]]:
     """Merge the other events on another connection, after each time that a comparison has read the positions."""
     read, merged = merge.positions, list[int]()
@@ -40,7 +40,7 @@ def merging(
         found = read(reading, view)
         if reading is connection and not merged:
             merged.append(EVENTS)
-            with connect(migrated, autocommit=True) as streaming:
+            with connect(postgresql, autocommit=True) as streaming:
                 merge.apply(streaming, view, Merge(at(5), at(EVENTS), stage_events(streaming, view, 0)))
         return found
 
@@ -90,14 +90,14 @@ def test_without_the_snapshot_the_hashes_are_of_a_later_moment(
 
 
 def test_copied_rows_and_their_positions_are_of_one_moment(
-    migrated: Settings, connection: Connection, compiled: CompiledView, monkeypatch: pytest.MonkeyPatch
+    postgresql: Settings, connection: Connection, compiled: CompiledView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the copy comes first, and the merge runs between the copy and the reading of the positions."""
     read = merge.positions
 
     def merge_and_read(reading: Connection, view: CompiledView) -> Any:
         if reading is connection:
-            with connect(migrated, autocommit=True) as streaming:
+            with connect(postgresql, autocommit=True) as streaming:
                 merge.apply(streaming, view, Merge(at(5), at(EVENTS), stage_events(streaming, view, 0)))
         return read(reading, view)
 

@@ -8,10 +8,10 @@ from truelog.serving import analyst_limit
 from truelog.support.settings import Settings
 
 
-def test_a_transaction_in_another_database_of_the_server_is_spared(migrated: Settings) -> None:
+def test_a_transaction_in_another_database_of_the_server_is_spared(postgresql: Settings) -> None:
     """Another Truelog, with another limit, may use that database and has the same roles."""
-    limited = migrated.model_copy(update={"analyst_seconds": 0.001})
-    with neighbour(migrated) as other, analyst(migrated) as own, analyst(other) as foreign:
+    limited = postgresql.model_copy(update={"analyst_seconds": 0.001})
+    with neighbour(postgresql) as other, analyst(postgresql) as own, analyst(other) as foreign:
         for session in (own, foreign):
             session.execute("SELECT pg_sleep(0.01)")
         analyst_limit.end_long_transactions(limited)

@@ -226,10 +226,10 @@ def test_offsets_of_a_recreated_topic_keep_no_reader(served: Served) -> None:
     assert served.layer() == STREAM
 
 
-def test_the_merge_that_catches_up_moves_readers_in_its_transaction(served: Served, migrated: Settings) -> None:
+def test_the_merge_that_catches_up_moves_readers_in_its_transaction(served: Served, postgresql: Settings) -> None:
     served.stream_to(AT_FIVE)
     served.fall_back_to({0: 8, 1: 8})
-    with connect(migrated) as merging:
+    with connect(postgresql) as merging:
         served.stream_to({0: 8, 1: 9}, connection=merging)
         assert served.layer() == BATCH
         merging.commit()
@@ -327,10 +327,10 @@ def test_a_view_of_an_earlier_release_gets_a_batch_layer(served: Served) -> None
     assert served.layer() == BATCH
 
 
-def test_analysts_read_both_layers_and_the_status(served: Served, migrated: Settings) -> None:
+def test_analysts_read_both_layers_and_the_status(served: Served, postgresql: Settings) -> None:
     """Analysts use only database views and have no rights on the tables."""
-    analyst = {"user": "analyst", "password": migrated.analyst_password.get_secret_value()}
-    with psycopg.connect(**migrated.database() | analyst, autocommit=True) as connection:
+    analyst = {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
+    with psycopg.connect(**postgresql.database() | analyst, autocommit=True) as connection:
         as_analyst = replace(served, connection=connection)
         assert as_analyst.layer() == STREAM
         served.fall_back_to({0: 1})
@@ -373,16 +373,16 @@ def test_a_fallback_is_dropped_when_no_reader_gets_it(served: Served) -> None:
 
 
 def test_a_slow_reader_blocks_neither_a_second_migration_nor_the_drop_of_a_fallback(
-    served: Served, migrated: Settings
+    served: Served, postgresql: Settings
 ) -> None:
     """A statement that waited for the slow reader would make all other readers wait. The slow reader keeps its rows."""
     served.stream_to(AT_FIVE)
     served.fall_back_to({0: 6, 1: 6})
-    with connect(migrated) as reading, ThreadPoolExecutor(1) as pool:
+    with connect(postgresql) as reading, ThreadPoolExecutor(1) as pool:
         reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         slow = replace(served, connection=reading)
         assert slow.layer() == BATCH
-        pool.submit(migrate, migrated).result(deadline(30))
+        pool.submit(migrate, postgresql).result(deadline(30))
         served.stream_to({0: 6, 1: 6})
         dropping = pool.submit(fallback_policy.drop_unneeded_fallbacks, served.connection)
         assert served.name in dropping.result(deadline(30))

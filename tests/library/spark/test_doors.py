@@ -104,10 +104,12 @@ def test_tasks_carry_only_what_they_need(lab: Lab, platform: Settings) -> None:
     assert found <= permitted
 
 
-def test_the_stager_inserts_staged_rows_reads_what_a_batch_needs_and_nothing_else(lab: Lab, migrated: Settings) -> None:
+def test_the_stager_inserts_staged_rows_reads_what_a_batch_needs_and_nothing_else(
+    lab: Lab, postgresql: Settings
+) -> None:
     for view_name, view in {"stager_counts": replace(PER_URL, dedupe="1 hour"), "stager_steps": IN_STEPS}.items():
         table.deploy_table(lab.connection, lab.compiled(view_name, view))
-    with psycopg.connect(migrated.staging_uri(), autocommit=True) as connection:
+    with psycopg.connect(postgresql.staging_uri(), autocommit=True) as connection:
         assert connection.execute("SELECT current_user").fetchone() == ("stager",)
         tables: list[tuple[Any, ...]] = lab.connection.execute(
             "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename), schemaname FROM pg_tables "

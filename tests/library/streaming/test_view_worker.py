@@ -36,8 +36,8 @@ class LockingApplier(BatchApplier):
 
 
 @pytest.fixture
-def worker(migrated: Settings, connection: Connection) -> Iterator[ViewWorker]:
-    settings = migrated.model_copy(update={"hang_seconds": 600.0, "batch_grace_seconds": 0.5})
+def worker(postgresql: Settings, connection: Connection) -> Iterator[ViewWorker]:
+    settings = postgresql.model_copy(update={"hang_seconds": 600.0, "batch_grace_seconds": 0.5})
     connection.execute(sql.SQL("CREATE TABLE {} (n integer)").format(TABLE))
     applier = LockingApplier(settings, Holder(NAME, 1))
     yield ViewWorker(cast(Any, None), applier, {}, COMPILED, positions=BATCH.begin)
@@ -46,9 +46,9 @@ def worker(migrated: Settings, connection: Connection) -> Iterator[ViewWorker]:
 
 
 def test_a_hanging_merge_is_reported_with_what_it_waits_for(
-    migrated: Settings, connection: Connection, worker: ViewWorker
+    postgresql: Settings, connection: Connection, worker: ViewWorker
 ) -> None:
-    with connect(migrated) as locking, ThreadPoolExecutor(1) as pool:
+    with connect(postgresql) as locking, ThreadPoolExecutor(1) as pool:
         locking.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(TABLE))
         assert worker.offer(BATCH)
         task = pool.submit(worker.catch_up, BATCH)

@@ -29,7 +29,7 @@ def test_a_file_that_cannot_be_loaded_raises_the_reason(folder: Path) -> None:
         catalogue.load_view("empty", folder)
 
 
-def test_commands_on_the_whole_catalogue_show_broken_views_and_the_others(migrated: Settings, folder: Path) -> None:
+def test_commands_on_the_whole_catalogue_show_broken_views_and_the_others(postgresql: Settings, folder: Path) -> None:
     """The exit code is 3 if a command needs the content of a broken file. `positions` needs only the file's name."""
     environment = {"TRUELOG_VIEWS_FOLDER": str(folder)}
     answered = answer("views", exit_code=3, **environment)
