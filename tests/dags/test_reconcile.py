@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg import sql
 
-from tests.library.archive.test_archive_commit import kafka_records, written
+from tests.library.archive_files import kafka_records, written
 from tests.library.archived import drop_archive
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import ensure_table, identifier, open_catalog

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.test_layers import LIBRARY, ORDER
+from tests.house.layers import LIBRARY, ORDER
 from tests.house.tree import PROJECT, modules, plant
 
 KINDS = ("truelog.tables.dedupe.", "truelog.tables.fold.", "truelog.tables.join.")

@@ -8,35 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.house.layers import LIBRARY, ORDER
 from tests.house.tree import PROJECT, modules, plant
 
-ORDER = (
-    "support",
-    "storage",
-    "schema",
-    "measures",
-    "views",
-    "log",
-    "tables",
-    "control",
-    "kernel",
-    "archive",
-    "spark",
-    "apps",
-    "lag",
-    "batch",
-    "quality",
-    "reconcile",
-    "alerts",
-    "maintenance",
-    "serving",
-    "history",
-    "streaming",
-    "monitor",
-    "ingest",
-    "cli",
-)
-LIBRARY = "include/truelog"
 MAY_IMPORT_RUNTIME = f"{LIBRARY}/cli/commands/services.py"  # this module starts and stops the services
 MODULES = 14
 

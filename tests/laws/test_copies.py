@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from tests.laws import naive_copies
 from tests.laws.lab import Lab
-from tests.library.archived import LATER, Archived, Click, archived
+from tests.library.archived import LATER, Archived, Click, new_archive
 from tests.nightly_cases import nightly_except
 from truelog import Sum, View
 from truelog.batch import partials, rebuild
@@ -116,15 +116,15 @@ def streamed(postgresql: Settings, s3: Settings, spark_session: None) -> Iterato
     """The log, streamed, with partials that end within batches."""
     with connect(postgresql, autocommit=True) as connection:
         lab = Lab(session(postgresql, "tests"), postgresql, connection, load_events())
-        with archived(lab, s3, EACH, PARTITIONS) as ground:
-            made = Streamed(ground)
-            for number, batch in enumerate(drawn_batches()):
-                with pytest.MonkeyPatch.context() as patched:
-                    patched.setattr(kernel_copies, "_FEW", number % 2 * 1_000)  # in every other batch, copies are many
-                    made.add(batch)
-                assert (made.counted(), made.remembered()) == made.expected()
-            _make_partials(ground)
-            yield made
+        ground = new_archive(lab, s3, EACH, PARTITIONS)
+        made = Streamed(ground)
+        for number, batch in enumerate(drawn_batches()):
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(kernel_copies, "_FEW", number % 2 * 1_000)  # in every other batch, copies are many
+                made.add(batch)
+            assert (made.counted(), made.remembered()) == made.expected()
+        _make_partials(ground)
+        yield made
 
 
 def _make_partials(ground: Archived) -> None:
@@ -195,8 +195,8 @@ def test_the_law_catches_a_defective_stream(
     lab: Lab, s3: Settings, monkeypatch: pytest.MonkeyPatch, defect: str
 ) -> None:
     monkeypatch.setattr(*DEFECTS[defect])
-    with archived(lab, s3, EACH, 3) as ground:
-        made = Streamed(ground)
-        for batch in drawn_batches():
-            made.add([clicks if partition < 3 else [] for partition, clicks in enumerate(batch)])
-        assert (made.counted(), made.remembered()) != made.expected()
+    ground = new_archive(lab, s3, EACH, 3)
+    made = Streamed(ground)
+    for batch in drawn_batches():
+        made.add([clicks if partition < 3 else [] for partition, clicks in enumerate(batch)])
+    assert (made.counted(), made.remembered()) != made.expected()

@@ -6,12 +6,12 @@ The streamed rows come from the records' raw bytes, and the rebuilt rows from th
 import json
 import pickle
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+from psycopg import sql
 from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -195,9 +195,8 @@ def drop_archive(catalog: Catalog, topic: str) -> None:
         s3.delete_object(Bucket=bucket_name, Key=key)
 
 
-@contextmanager
-def archived(lab: Lab, settings: Settings, view: View = PER_URL, partitions: int = 2) -> Iterator[Archived]:
-    """An empty archive, whose tables are dropped at the end, and a view of its clicks in these partitions."""
+def new_archive(lab: Lab, settings: Settings, view: View = PER_URL, partitions: int = 2) -> Archived:
+    """An empty archive, which replaces that of an earlier test, and a view of its clicks in these partitions."""
     compiled = lab.compiled_once(f"v{uuid.uuid4().hex[:8]}", view)
     archive = Archived(lab, compiled, {"click": dict.fromkeys(range(partitions), 0), "ticks": {0: 0}})
     with open_catalog(settings) as catalog:
@@ -205,12 +204,7 @@ def archived(lab: Lab, settings: Settings, view: View = PER_URL, partitions: int
             drop_archive(catalog, topic)
             ensure_table(catalog, lab.types[topic], archive.ids[topic], ends)
     table.deploy_table(lab.connection, compiled)
-    try:
-        yield archive
-    finally:
-        with open_catalog(settings) as catalog:
-            for topic in archive.ends:
-                drop_archive(catalog, topic)
+    return archive
 
 
 def drop_base(settings: Settings, compiled: CompiledView) -> None:
@@ -219,3 +213,13 @@ def drop_base(settings: Settings, compiled: CompiledView) -> None:
     with open_catalog(settings) as catalog:
         if catalog.table_exists(name):
             catalog.purge_table(name)
+
+
+def change(ground: Archived, table: str, statement: str) -> None:
+    name = sql.Identifier("state", table)
+    assert ground.lab.connection.execute(sql.SQL(statement).format(name)).rowcount == 1
+
+
+def oversized(ground: Archived) -> list[object]:
+    query = 'SELECT "group" FROM truelog.oversized_group WHERE view = %s'
+    return [group for (group,) in ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall()]

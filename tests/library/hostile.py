@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from hypothesis import strategies as st
 from pydantic import Field
 
 from truelog.schema.event import Event, EventType, Topic
@@ -168,3 +169,19 @@ HOSTILE = [
     b'\r\n\t {\n"event_id" :\t"e" ,"occurred_at":"2026-11-21T09:59:00Z",\n\n"text":"\\u2028"}\r\n ',
     GOOD.replace(b"2026-11", b"9999-12"),
 ]
+
+
+noise = st.one_of(
+    st.sampled_from([b"", b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"\n", b"\x00", b"\\", b"\xff", b"1"]),
+    st.binary(max_size=4),
+)
+
+
+@st.composite
+def mutilated(draw: st.DrawFn) -> bytes:
+    """A record in which noise replaces a random part."""
+    objects = [GOOD, *(raw for raw in HOSTILE if raw.startswith(b"{"))]
+    record = draw(st.sampled_from(objects))[:2_000]
+    start = draw(st.integers(0, len(record)))
+    end = draw(st.integers(start, min(len(record), start + 12)))
+    return record[:start] + draw(noise) + record[end:]

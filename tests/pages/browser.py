@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from runtime.airflow_client import Airflow
+from tests.pages.backfills import wanted
 from tests.pages.browsing import framed, is_wide_enough, open_page
 from tests.pages.conftest import USERS
 from tests.pages.plausible import HOSTILE
-from tests.pages.test_backfills import wanted
 from truelog.control import application
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.storage import audit_trail

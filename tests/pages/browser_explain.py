@@ -1,7 +1,5 @@
 """Tests of the explain page in Chromium: from a row to the events behind it."""
 
-# ruff: noqa: F811  pytest finds fixtures by the names of parameters
-
 import re
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
@@ -12,8 +10,7 @@ from playwright.sync_api import Page, expect
 from runtime.airflow_client import Airflow
 from tests.pages.browsing import Clicks, is_wide_enough, open_page
 from tests.pages.plausible import HOSTILE
-from tests.pages.test_explain import ANSWER, readable  # noqa: F401  fixture
-from tests.pages.test_records import archived  # noqa: F401  fixture
+from tests.pages.plausible_answer import ANSWER
 from truelog.history import explain_question
 from truelog.history.explain_question import Question
 from truelog.storage.database import connect

@@ -3,8 +3,6 @@
 Each job of an operator is a script that counts clicks.
 """
 
-# ruff: noqa: F811  pytest finds fixtures by the names of parameters
-
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +13,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from runtime.airflow_client import Airflow
+from tests.pages.backfills import finish_attempt, newest, store_result
 from tests.pages.browsing import Clicks, open_page
 from tests.pages.plausible import HOSTILE
-from tests.pages.test_backfills import airflows, finish_attempt, newest, store_result  # noqa: F401  fixtures
-from tests.pages.test_records import archived  # noqa: F401  fixture
 from truelog.support.settings import Settings
 
 

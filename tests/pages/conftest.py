@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import psycopg
@@ -181,3 +181,30 @@ def watched(
     yield page
     page.close()
     assert browsing.unexpected(errors) == []
+
+
+@pytest.fixture(scope="module")
+def airflows(planned: Settings) -> dict[str, Any]:
+    """Connection parameters of Airflow's own database, where tests write what a scheduler would write."""
+    return own_database(planned).database()
+
+
+@pytest.fixture(scope="module")
+def archived(filled: Settings) -> Settings:
+    """Three archived records. One is valid, and a view skips another."""
+    from tests.pages.archived_records import archive_records
+
+    archive_records(filled)
+    return filled
+
+
+@pytest.fixture(scope="module")
+def readable(archived: Settings) -> Iterator[Settings]:
+    """The archive of these records, in which the positions of `page_views` lie."""
+    from tests.library.archive_files import TOPIC_ID
+
+    rename = "UPDATE truelog.position SET topic_id = %s WHERE view = 'page_views'"
+    with connect(archived, autocommit=True) as connection:
+        connection.execute(rename, (TOPIC_ID,))
+        yield archived
+        connection.execute(rename, ("id",))

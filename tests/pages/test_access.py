@@ -5,13 +5,12 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPResponse
 
 import pytest
 
 from runtime import airflow
 from runtime.airflow_client import Airflow
-from tests.deadline import deadline
+from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
 from truelog.alerts import alert_store
 from truelog.control import application
@@ -20,7 +19,6 @@ from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
-PREFIX = "/truelog"
 # Runs in a separate process, because Airflow reads its configuration when it is imported.
 ROUTES = """
 import json
@@ -93,16 +91,6 @@ def routes(pages: Settings) -> list[tuple[str, str]]:
         [sys.executable, "-c", ROUTES], env=airflow.environment(pages), capture_output=True, text=True, check=True
     )
     return [(path, method) for path, method in json.loads(found.stdout.splitlines()[-1])]
-
-
-def fetch(client: Airflow, method: str, path: str, body: object = None, **headers: str) -> HTTPResponse:
-    """The response to a request. A path without a leading slash is relative to our pages."""
-    connection = HTTPConnection("127.0.0.1", client.settings.airflow_port, timeout=deadline(60))
-    signed = {"Authorization": f"Bearer {client.token}"} if client.token else {}
-    sent = None if body is None else json.dumps(body)
-    typed = {"Content-Type": "application/json"} if sent else {}
-    connection.request(method, path if path.startswith("/") else f"{PREFIX}/{path}", sent, signed | typed | headers)
-    return connection.getresponse()
 
 
 def test_every_route_refuses_anonymous_requests(users: dict[str, Airflow], routes: list[tuple[str, str]]) -> None:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from runtime.airflow_client import Airflow
+from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
-from tests.pages.test_access import fetch
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_checks, certificate_store
 from truelog.reconcile.certificate import Certificate

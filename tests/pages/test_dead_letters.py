@@ -9,8 +9,8 @@ from pages import dead_letter_report
 from pages.dead_letter_report import LetterQuery
 from runtime.airflow_client import Airflow
 from tests.pages.conftest import BAD
+from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
-from tests.pages.test_access import fetch
 from truelog.ingest.event_classifier import DEAD_LETTER
 from truelog.log import topics
 from truelog.storage.database import connect

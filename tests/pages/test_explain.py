@@ -1,7 +1,5 @@
 """Tests of the explain page: what an explanation costs, who may see one, and the stored answers of its jobs."""
 
-# ruff: noqa: F811  pytest finds fixtures by the names of parameters
-
 import json
 import runpy
 import sys
@@ -12,47 +10,16 @@ from urllib.parse import urlencode
 import pytest
 
 from runtime.airflow_client import Airflow
-from tests.library.archive.test_archive_commit import TOPIC, TOPIC_ID
+from tests.library.archive_files import TOPIC
+from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
-from tests.pages.test_access import fetch
-from tests.pages.test_records import archived  # noqa: F401  fixture
+from tests.pages.plausible_answer import ANSWER, QUESTION, WHERE
 from truelog.history import explain_job
 from truelog.history.explain_question import Question
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import PROJECT, Settings
-
-WHERE = ["minute=2026-11-24 10:00:00+00", "host=shop.example", f"page={HOSTILE[1]}", "browser is NULL"]
-QUESTION = Question("page_views", tuple(WHERE))
-MARK = {"topic": TOPIC, "partition": 0, "event_time": "2026-11-24 10:00:01+00:00"}
-ROW = {"minute": "2026-11-24 10:00:00+00:00", "host": "shop.example", "page": HOSTILE[1], "browser": None}
-ANSWER: dict[str, Any] = {
-    "view": "page_views",
-    "version": 1,
-    "key": QUESTION.key,
-    "verdict": "DIFFERENT",
-    "reason": f"the row does not follow {HOSTILE[0]}",
-    "streamed": [ROW | {"views": 3}],
-    "rebuilt": [ROW | {"views": 2}],
-    "total": 7,
-    "earlier": f"{TOPIC}:0:1",
-    "events": [
-        MARK | {"number": 6 + n, "offset": n + 1, "broker_time": f"2026-11-24 10:00:0{n + 2}+00:00", "rows": rows}
-        for n, rows in enumerate(([], [ROW | {"views": 2}]))
-    ],
-    "cost": {"records": 3, "files": 3, "bytes": 9_000, "seconds": 4.2},
-}
-
-
-@pytest.fixture(scope="module")
-def readable(archived: Settings) -> Iterator[Settings]:
-    """The archive of `test_records`, in which the positions of `page_views` lie."""
-    rename = "UPDATE truelog.position SET topic_id = %s WHERE view = 'page_views'"
-    with connect(archived, autocommit=True) as connection:
-        connection.execute(rename, (TOPIC_ID,))
-        yield archived
-        connection.execute(rename, ("id",))
 
 
 @pytest.fixture

@@ -6,54 +6,21 @@ import time
 from pathlib import Path
 
 import pytest
-from psycopg.types.json import Jsonb
 
 from runtime.airflow_client import Airflow
 from tests.chosen_views import copy_views
-from tests.library.archive.test_archive_commit import TOPIC, TOPIC_ID, kafka_records, written
-from tests.pages.test_access import fetch
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
+from tests.library.archive_files import TOPIC
+from tests.pages.archived_records import VALID
+from tests.pages.fetch import fetch
 from truelog.monitor import record_report
 from truelog.monitor.archived_record import read_record
 from truelog.monitor.record_report import Counted, Place, Search
-from truelog.schema.event import load_events
-from truelog.schema.event_version import declaration_of, settings_of
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 
 log = logging.getLogger("truelog.jobs")
-VALID = b'{"event_id": "e", "occurred_at": "2026-03-01T00:00:00Z", "visitor_id": "v", "url": "http://h/<img src=x>"}'
-VALUES = (VALID, b'{"event_id": "\xff\x07"', b'{"event_id": 5}')
-REGISTERED = """
-INSERT INTO truelog.event_type (event, settings) VALUES (%(event)s, %(settings)s);
-INSERT INTO truelog.event_version (event, version, declaration) VALUES (%(event)s, 1, %(declaration)s);
-INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets) VALUES (%(event)s, %(id)s, 0, 1, '{}');
-"""
-SKIPPED = """
-INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error)
-VALUES ('page_audience', 1, 'page_view', 0, 2, 'DivideByZero: by <zero>')
-"""
-
-
-@pytest.fixture(scope="module")
-def archived(filled: Settings) -> Settings:
-    """Three archived records. One is valid, and a view skips another."""
-    page_view = load_events()[TOPIC]
-    row = {"event": TOPIC, "id": TOPIC_ID, "settings": Jsonb(settings_of(page_view))}
-    with connect(filled, autocommit=True) as connection, open_catalog(filled) as catalog:
-        for statement in REGISTERED.strip().splitlines():
-            connection.execute(statement.encode(), row | {"declaration": Jsonb(declaration_of(page_view))})
-        connection.execute(SKIPPED)
-        ensure_table(catalog, page_view, TOPIC_ID, {0: 0})
-        for offset, value in enumerate(VALUES):
-            batch = kafka_records(0, range(offset, offset + 1), value)
-            files = written(filled, catalog.load_table(identifier(TOPIC)).metadata, batch)
-            data = tuple(each.data_file for each in files)
-            commit(catalog, Append(TOPIC, TOPIC_ID, {0: offset}, {0: offset + 1}, {0: 1}, data))
-    return filled
 
 
 def test_a_record_is_decoded_from_its_raw_bytes(archived: Settings) -> None:

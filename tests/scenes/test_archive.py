@@ -5,18 +5,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.command import answer
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
+from tests.scenes.archive_contents import in_the_archive, in_the_log, table
 from tests.scenes.conftest import World
-from tests.scenes.traffic import messages_in_the_log
 from truelog.archive import archive_reader
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit import Evidence, OffsetGap
@@ -38,9 +37,6 @@ TOPIC = "page_view"
 OTHER_TOPIC = "search"  # loses records, while the archive goes on with `page_view`
 
 pytestmark = pytest.mark.usefixtures("no_archive")
-
-Coordinates = tuple[int, int]
-Bytes = tuple[datetime, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
 def run(world: World, fault: str | None = None, **environment: str) -> Application:
@@ -91,35 +87,6 @@ def all_archived(world: World) -> None:
         send(world, 200)
     if not archived_positions(world.settings, load_events()).covers(topics.end_offsets(world.settings, load_events())):
         archive_once(world)
-
-
-def in_the_log(world: World, topic: str) -> dict[Coordinates, Bytes]:
-    """Every record that the broker has, read independently of the archive."""
-    messages = messages_in_the_log(world.settings, topic)
-    return {(each.partition() or 0, each.offset() or 0): _bytes(each) for each in messages}
-
-
-def _bytes(message: Message) -> Bytes:
-    time = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-    headers: Any = message.headers() or []
-    return time, message.key(), message.value(), tuple(headers)
-
-
-def in_the_archive(world: World, topic: str) -> dict[Coordinates, Bytes]:
-    rows = table(world, topic).to_pylist()
-    found = {(row["partition"], row["offset"]): _row(row) for row in rows}
-    assert len(found) == len(rows), "a record is archived twice"
-    return found
-
-
-def table(world: World, topic: str) -> pa.Table:
-    with open_catalog(world.settings) as catalog:
-        return catalog.load_table(identifier(topic)).scan().to_arrow()
-
-
-def _row(row: dict[str, Any]) -> Bytes:
-    headers = tuple((h["key"], h["value"]) for h in row["headers"] or [])
-    return row["broker_time"], row["key"], row["value"], headers
 
 
 def require_archive_equals_log(world: World) -> None:

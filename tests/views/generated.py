@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 
@@ -116,3 +117,9 @@ def _good(lab: Lab, topic: str, log: list[Record]) -> list[Row]:
         for event, record in zip(decoded, records, strict=True)
     ]
     return [event for event in placed if event["invalid"] is None]
+
+
+def last(events: list[Row], topic: str, *key: str) -> dict[Any, Row]:
+    """The last event of each key, by event time and then by the order of the log."""
+    ordered = sorted(events, key=lambda each: (each["event_time"], each["partition"], each["offset"]))
+    return {tuple(each[k] for k in key): each for each in ordered if each["topic"] == topic}

@@ -5,7 +5,7 @@ from typing import Any
 from tests.laws.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import logs_and_rows
-from tests.views.test_home_timeline import named
+from tests.views.people import named
 from truelog import View
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from spark_apps.views.home_timeline import timeline
 from tests.laws.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
-from tests.views.generated import logs_and_relations
+from tests.views.generated import last, logs_and_relations
+from tests.views.people import named
 from truelog import View
 
 
@@ -24,11 +25,6 @@ def tweeted(tweet: str, author: str, time: str = "10:01:00", text: str = "hello"
 
 def deleted(tweet: str, author: str, time: str) -> Sent:
     return sent("tweet", tweet_id=tweet, author_id=author, verb="deleted", occurred_at=at(time))
-
-
-def named(person: str, name: str, time: str = "09:00:00", verb: str = "changed") -> Sent:
-    fields = {"event_id": f"{person} {time}", "photo_url": f"https://photos.example/{name}"}
-    return sent("profile", person_id=person, verb=verb, name=name, occurred_at=at(time), **fields)
 
 
 def entries(rows: list[Row]) -> list[tuple[str, str]]:
@@ -140,9 +136,3 @@ def naive_timelines(events: list[Row]) -> list[tuple[str, str]]:
         for (reader, author), follow in follows.items()
         if posted["author_id"] == author and follow["verb"] != "unfollowed" and posted["verb"] != "deleted"
     ]
-
-
-def last(events: list[Row], topic: str, *key: str) -> dict[Any, Row]:
-    """The last event of each key, by event time and then by the order of the log."""
-    ordered = sorted(events, key=lambda each: (each["event_time"], each["partition"], each["offset"]))
-    return {tuple(each[k] for k in key): each for each in ordered if each["topic"] == topic}

@@ -7,8 +7,7 @@ from psycopg import sql
 
 from tests.laws.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
-from tests.views.generated import logs_and_rows
-from tests.views.test_home_timeline import last
+from tests.views.generated import last, logs_and_rows
 from truelog import View
 from truelog.tables import deploy as table
 

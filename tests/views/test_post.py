@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.laws.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
-from tests.views.generated import logs_and_relations
-from tests.views.test_home_timeline import last, named
+from tests.views.generated import last, logs_and_relations
+from tests.views.people import named
 from truelog import View
 
 

@@ -1,36 +1,29 @@
 """Archive commits in a real catalog and bucket are refused unless the batch begins at the table's positions."""
 
 import json
-import pickle
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import boto3
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from tests.library.archive_files import MORNING, TOPIC, TOPIC_ID, append, kafka_records, written
 from tests.library.archived import drop_archive
 from truelog.archive import archive_commit
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_schema import TIME
 from truelog.archive.archive_table import Progress, ensure_table, identifier
-from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.catalog_pointer import read_pointer, require_newest
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
 from truelog.support.errors import CatalogBehind, Stale, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
-
-TOPIC, TOPIC_ID = "page_view", "first-life"
-MORNING = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class Interrupted(SqlCatalog):
@@ -53,38 +46,6 @@ def catalog(platform: Settings) -> Iterator[Interrupted]:
     yield catalog
     drop_archive(catalog, TOPIC)
     catalog.close()
-
-
-def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.RecordBatch:
-    """Records in the format of Spark's Kafka source, one second apart."""
-    n = len(offsets)
-    columns = {
-        "topic": [TOPIC] * n,
-        "partition": pa.array([partition] * n, pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "broker_time": pa.array([MORNING + timedelta(seconds=o) for o in offsets], TIME),
-        "key": [b"k"] * n,
-        "value": [value] * n,
-        "headers": [[{"key": "trace", "value": b"\x00\xff"}]] * n,
-    }
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch) -> list[ArchivedFile]:
-    tables = {TOPIC: blueprint(table)}
-    writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(WriterSettings.of(settings), load_events(), tables, {})))
-    return [load_archived_file(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
-
-
-def append(settings: Settings, table: Table, begin: Mapping[int, int], end: Mapping[int, int]) -> Append:
-    """An append with a record at every offset in the range."""
-    files, records = [], {}
-    for partition in end:
-        offsets = range(begin.get(partition, 0), end[partition])
-        records[partition] = len(offsets)
-        if offsets:
-            files += written(settings, table.metadata, kafka_records(partition, offsets))
-    return Append(TOPIC, TOPIC_ID, begin, end, records, tuple(f.data_file for f in files))
 
 
 def test_a_suspended_commit_soon_loses_its_locks(catalog: Interrupted) -> None:

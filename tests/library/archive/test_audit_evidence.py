@@ -16,7 +16,7 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import WriteTask
 
 from tests.deadline import deadline, until
-from tests.library.archive.test_archive_commit import MORNING
+from tests.library.archive_files import MORNING
 from tests.library.archived import drop_archive
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_schema import arrow_schema

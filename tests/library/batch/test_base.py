@@ -8,7 +8,7 @@ from psycopg import sql
 from pyspark.sql import functions as F
 
 from tests.library.archived import drop_base
-from tests.library.reconcile.test_repair import TOPIC, Ground, ground  # noqa: F401 — a fixture
+from tests.library.letters import TOPIC, Letters
 from truelog.archive import archive_reader
 from truelog.batch import base
 from truelog.kernel import merge
@@ -23,8 +23,8 @@ from truelog.support.settings import CATALOG
 REASONS = [f"reason {n}" for n in range(20)]
 
 
-class Compared(Ground):
-    """A ground whose view is compared incrementally."""
+class Compared(Letters):
+    """Letters whose view is compared incrementally."""
 
     def compare(self, *, incremental: bool = True) -> ReconcileResult:
         return reconcile(self.rebuilder.context, self.compiled, ReconcileRequest(incremental=incremental))
@@ -38,14 +38,14 @@ class Compared(Ground):
 
 
 @pytest.fixture
-def compared(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compared]:  # noqa: F811
-    context = ground.rebuilder.context
+def compared(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compared]:
+    context = letters.rebuilder.context
     context = replace(context, settings=context.settings.model_copy(update={"base_rows": 2}))
-    made = Compared(ground.lab, ground.compiled, replace(ground.rebuilder, context=context))
+    made = Compared(letters.lab, letters.compiled, replace(letters.rebuilder, context=context))
     made.counts("a", "b", "a")
     yield made
-    base.forget(ground.lab.connection, ground.compiled)
-    drop_base(ground.lab.settings, ground.compiled)
+    base.forget(letters.lab.connection, letters.compiled)
+    drop_base(letters.lab.settings, letters.compiled)
 
 
 def test_only_records_since_the_base_are_read(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> None:

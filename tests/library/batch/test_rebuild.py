@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from tests.library.reconcile.test_repair import TOPIC, Ground, ground, send  # noqa: F401 — a fixture
+from tests.library.letters import TOPIC, Letters, send
 from truelog.kernel import bad_records, merge
 from truelog.kernel.merge import Excluded
 from truelog.log.positions import Positions
@@ -18,23 +18,23 @@ from truelog.support.errors import StagingTorn
 from truelog.tables import stage
 
 
-def at(ground: Ground) -> int:  # noqa: F811
-    return ground.positions().at(TOPIC, 0)
+def at(letters: Letters) -> int:
+    return letters.positions().at(TOPIC, 0)
 
 
-def exclude(ground: Ground, *offsets: int) -> None:  # noqa: F811
-    merge.exclude(ground.lab.connection, ground.compiled, [Excluded(TOPIC, 0, offset, "bad") for offset in offsets])
+def exclude(letters: Letters, *offsets: int) -> None:
+    merge.exclude(letters.lab.connection, letters.compiled, [Excluded(TOPIC, 0, offset, "bad") for offset in offsets])
 
 
-def test_a_certificate_names_the_excluded_records_below_its_positions_and_the_versions(ground: Ground) -> None:  # noqa: F811
-    exclude(ground, at(ground) - 1, at(ground))
-    found = reconcile(ground.rebuilder.context, ground.compiled)
+def test_a_certificate_names_the_excluded_records_below_its_positions_and_the_versions(letters: Letters) -> None:
+    exclude(letters, at(letters) - 1, at(letters))
+    found = reconcile(letters.rebuilder.context, letters.compiled)
     assert found.certificate is not None
-    made = certificate_store.find_certificate(ground.lab.settings, found.certificate)
-    assert made.excluded == ((TOPIC, 0, at(ground) - 1),)
+    made = certificate_store.find_certificate(letters.lab.settings, found.certificate)
+    assert made.excluded == ((TOPIC, 0, at(letters) - 1),)
     assert made.event_versions is not None
     assert {name: each.versions for name, each in made.event_versions.items()} == {
-        TOPIC: (ground.lab.types[TOPIC].version,)
+        TOPIC: (letters.lab.types[TOPIC].version,)
     }
 
 
@@ -46,36 +46,39 @@ def test_a_certificate_names_the_excluded_records_below_its_positions_and_the_ve
     ],
     ids=["rebuild", "since"],
 )
-def test_rows_that_a_rebuild_has_staged_are_not_swept(ground: Ground, staging: Callable[[Ground], Any]) -> None:  # noqa: F811
-    send(ground.lab.settings, "not merged")
-    with connect(ground.lab.settings, autocommit=True) as mine, connect(ground.lab.settings, autocommit=True) as other:
-        staging(replace(ground, rebuilder=replace(ground.rebuilder, connection=mine)))
+def test_rows_that_a_rebuild_has_staged_are_not_swept(letters: Letters, staging: Callable[[Letters], Any]) -> None:
+    send(letters.lab.settings, "not merged")
+    with (
+        connect(letters.lab.settings, autocommit=True) as mine,
+        connect(letters.lab.settings, autocommit=True) as other,
+    ):
+        staging(replace(letters, rebuilder=replace(letters.rebuilder, connection=mine)))
         mine.execute(
             sql.SQL("INSERT INTO {} (attempt, reason, letters, row_hash) VALUES ('a', 'r', 1, 1)").format(
-                stage.table(ground.compiled)
+                stage.table(letters.compiled)
             )
         )
-        stage.sweep(other, ground.compiled)
-        assert staged(ground) > 0
+        stage.sweep(other, letters.compiled)
+        assert staged(letters) > 0
         mine.close()
-        stage.sweep(other, ground.compiled)
-        assert staged(ground) == 0
+        stage.sweep(other, letters.compiled)
+        assert staged(letters) == 0
 
 
-def staged(ground: Ground) -> int:  # noqa: F811
-    count = sql.SQL("SELECT count(*) FROM {}").format(stage.table(ground.compiled))
-    [row] = ground.lab.connection.execute(count).fetchall()
+def staged(letters: Letters) -> int:
+    count = sql.SQL("SELECT count(*) FROM {}").format(stage.table(letters.compiled))
+    [row] = letters.lab.connection.execute(count).fetchall()
     return int(str(row[0]))
 
 
-def test_a_rebuild_whose_staged_rows_were_lost_is_refused(ground: Ground) -> None:  # noqa: F811
-    rows = ground.rebuilder.stage_rows(ground.positions())
+def test_a_rebuild_whose_staged_rows_were_lost_is_refused(letters: Letters) -> None:
+    rows = letters.rebuilder.stage_rows(letters.positions())
     with pytest.raises(StagingTorn):
-        ground.rebuilder.merge_staged("state", replace(rows, attempts=("lost",), rows=rows.rows + 1))
+        letters.rebuilder.merge_staged("state", replace(rows, attempts=("lost",), rows=rows.rows + 1))
 
 
 def test_a_record_that_fails_is_excluded_before_the_next_attempt(
-    ground: Ground,  # noqa: F811
+    letters: Letters,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def failing(_: object, events: Callable[[], object], without: Callable[[list[Excluded]], object]) -> object:
@@ -83,10 +86,10 @@ def test_a_record_that_fails_is_excluded_before_the_next_attempt(
         return without([Excluded(TOPIC, 0, 0, "bad")])
 
     monkeypatch.setattr(bad_records, "exclude_and_retry", failing)
-    rebuilder, end = ground.rebuilder, ground.positions()
+    rebuilder, end = letters.rebuilder, letters.positions()
     assert rebuilder.exclude_and_retry(dict, lambda: rebuilder.excluded(end)) == [(TOPIC, 0, 0)]
 
 
-def test_a_view_whose_positions_have_no_ticks_has_no_clock(ground: Ground) -> None:  # noqa: F811
-    kept = replace(ground.compiled, view=replace(ground.compiled.view, keep="1 day"))
-    replace(ground.rebuilder, compiled=kept).store_ticks(Positions({TOPIC: {0: 1}}, {TOPIC: "id"}))
+def test_a_view_whose_positions_have_no_ticks_has_no_clock(letters: Letters) -> None:
+    kept = replace(letters.compiled, view=replace(letters.compiled.view, keep="1 day"))
+    replace(letters.rebuilder, compiled=kept).store_ticks(Positions({TOPIC: {0: 1}}, {TOPIC: "id"}))

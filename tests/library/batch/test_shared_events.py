@@ -1,31 +1,27 @@
 """Views of one topic share its decoded events: each takes exactly its own records, and small files share tasks."""
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.laws.lab import Lab
-from tests.library.archived import Archived, archived
+from tests.library.archived import Archived
 from truelog.archive.archive_reader import Wanted, read_events
 from truelog.batch import shared_events
 from truelog.batch.shared_events import SharedEvents
 from truelog.log.positions import Positions
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileRequest
-from truelog.support.settings import Settings
 
 FROM_RAW = ReconcileRequest(from_raw=True)
 
 
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+def ten_files(ground: Archived) -> None:
     """Ten files with twenty clicks each, two for each minute."""
-    with archived(lab, s3) as made:
-        for number in range(5):
-            for partition in (0, 1):
-                made.click(partition, [(f"u{each}", "1", 60 * number) for each in range(20)])
-        yield made
+    for number in range(5):
+        for partition in (0, 1):
+            ground.click(partition, [(f"u{each}", "1", 60 * number) for each in range(20)])
+
+
+pytestmark = pytest.mark.ground(filled=ten_files)
 
 
 def offsets(events: DataFrame) -> list[tuple[int, int]]:

@@ -2,15 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
-from tests.laws.lab import Lab
-from tests.library.archived import MORNING, PER_URL, Archived, archived
+from tests.library.archived import MORNING, PER_URL, Archived
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.history.as_of import PastView, open_past
@@ -20,7 +18,6 @@ from truelog.serving.row_query import RowQuery
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
-from truelog.support.settings import Settings
 
 PRESENTED = replace(PER_URL, present={"totals": "SELECT url, sum(spent)::bigint AS spent FROM {view} GROUP BY url"})
 # The clicks between the ticks: partition, URL, `search_id`, second. The last tick lets the rows of the others expire.
@@ -32,16 +29,16 @@ CLICKS = {
 Rows = list[tuple[str, str, int, str]]
 
 
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    with archived(lab, s3, PRESENTED) as made:
-        for second, clicks in CLICKS.items():
-            for partition, url, spent, at in clicks:
-                made.click(partition, [(url, str(spent), at)])
-            made.tick(second - 10, ends="no tick")
-            made.tick(second)
-        made.stream()
-        yield made
+def some_days(ground: Archived) -> None:
+    for second, clicks in CLICKS.items():
+        for partition, url, spent, at in clicks:
+            ground.click(partition, [(url, str(spent), at)])
+        ground.tick(second - 10, ends="no tick")
+        ground.tick(second)
+    ground.stream()
+
+
+pytestmark = pytest.mark.ground(view=PRESENTED, filled=some_days)
 
 
 def at(second: float) -> datetime:

@@ -1,7 +1,7 @@
 """The events behind a row, in order, and the row after each of them: examples, each compared with rebuilds."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -9,15 +9,13 @@ from psycopg import sql
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
-from tests.library.archived import PER_URL, Archived, archived
-from tests.library.kernel.test_joins import TIMELINE
+from tests.library.archived import PER_URL, Archived
+from tests.library.click_views import TIMELINE
 from truelog import Distinct, Group, Sum, View
 from truelog.history.explain import LAST_PAGE, Page, explain
 from truelog.history.explanation import Explanation, Verdict
 from truelog.log.positions import Positions
 from truelog.support.errors import BadInput
-from truelog.support.settings import Settings
 from truelog.tables import event_steps as steps
 from truelog.tables.contributions import totals_by_record
 
@@ -79,13 +77,12 @@ TWEETS = (
 )
 
 
-@pytest.fixture
-def ground(request: pytest.FixtureRequest, lab: Lab, s3: Settings) -> Iterator[Archived]:
-    view, clicks = request.param
-    with archived(lab, s3, view) as made:
-        made.click_in_order(clicks)
-        made.stream()
-        yield made
+def in_order(clicks: Clicks) -> Callable[[Archived], None]:
+    def filled(ground: Archived) -> None:
+        ground.click_in_order(clicks)
+        ground.stream()
+
+    return filled
 
 
 def explained(ground: Archived, key: dict[str, str | None], page: Page = LAST_PAGE) -> Explanation:
@@ -123,7 +120,7 @@ def rebuilt(ground: Archived, clicks: Clicks, condition: sql.SQL) -> list[Any]:
     return [row for (row,) in ground.lab.connection.execute(rows).fetchall()]
 
 
-@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+@pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))
 def test_the_events_of_a_row_that_adds_up(ground: Archived) -> None:
     found = explained(ground, A)
     assert events(found) == [(1, "click:0:0", 30), (2, "click:1:0", 10), (3, "click:0:1", 20), (4, "click:1:2", 40)]
@@ -142,7 +139,7 @@ def test_the_events_of_a_row_that_adds_up(ground: Archived) -> None:
     require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
 
 
-@pytest.mark.parametrize("ground", [(NUMBERED, CLICKS)], indirect=True)
+@pytest.mark.ground(view=NUMBERED, filled=in_order(CLICKS))
 def test_the_events_of_a_group(ground: Archived) -> None:
     found = explained(ground, A)
     assert [[row["said"] for row in rows] for rows in after(found)] == [
@@ -160,7 +157,7 @@ def test_the_events_of_a_group(ground: Archived) -> None:
     assert one.verdict is Verdict.EQUAL
 
 
-@pytest.mark.parametrize("ground", [(TIMELINE, TWEETS)], indirect=True)
+@pytest.mark.ground(view=TIMELINE, filled=in_order(TWEETS))
 def test_the_events_of_a_row_of_counts(ground: Archived) -> None:
     """The other followers' events are not listed, although they make the author popular and the row vanish."""
     found = explained(ground, {"reader": "r", "tweet": "t"})
@@ -186,7 +183,7 @@ def test_the_events_of_a_row_of_counts(ground: Archived) -> None:
     assert explained(ground, {"reader": "p", "tweet": "t"}).total == 5
 
 
-@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+@pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))
 def test_pages_end_where_the_next_begins(ground: Archived) -> None:
     pages: list[Explanation] = []
     before = None
@@ -205,7 +202,7 @@ def test_pages_end_where_the_next_begins(ground: Archived) -> None:
         explained(ground, A, Page(2, "click:1:1"))
 
 
-@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+@pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))
 def test_a_key_is_checked(ground: Archived) -> None:
     with pytest.raises(BadInput, match=r"no key column size; the key has url \(string\)"):
         explained(ground, {**A, "size": "1"})
@@ -219,7 +216,7 @@ def test_a_key_is_checked(ground: Archived) -> None:
     assert (nothing.total, nothing.events, nothing.verdict, nothing.reason) == (0, [], Verdict.EQUAL, "no event")
 
 
-@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+@pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))
 def test_the_tail_that_is_not_archived_is_missing(ground: Archived) -> None:
     ground.lab.connection.execute(
         "UPDATE truelog.position SET next_offset = next_offset + 7 WHERE view = %s AND partition = 1",
@@ -230,7 +227,7 @@ def test_the_tail_that_is_not_archived_is_missing(ground: Archived) -> None:
     assert found.reason.startswith("the archive is 7 records behind the view")
 
 
-@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+@pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))
 def test_a_row_that_does_not_follow_from_its_events(ground: Archived) -> None:
     change = sql.SQL("UPDATE {} SET letters = letters + 1").format(sql.Identifier("state", ground.compiled.table))
     ground.lab.connection.execute(change)
@@ -238,7 +235,7 @@ def test_a_row_that_does_not_follow_from_its_events(ground: Archived) -> None:
     assert (found.verdict, found.streamed[0]["letters"], found.rebuilt[0]["letters"]) == (Verdict.DIFFERENT, 8, 7)
 
 
-@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+@pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))
 def test_an_explanation_that_leaves_an_event_out_is_wrong(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted defect: a record is not read."""
 
@@ -252,7 +249,7 @@ def test_an_explanation_that_leaves_an_event_out_is_wrong(ground: Archived, monk
         require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
 
 
-@pytest.mark.parametrize("ground", [(PER_URL, SPENT)], indirect=True)
+@pytest.mark.ground(view=PER_URL, filled=in_order(SPENT))
 def test_an_expired_row_still_has_its_events(ground: Archived) -> None:
     minute: dict[str, str | None] = {"minute": "2026-03-01T00:00:00+00:00", "url": "a"}
     found = explained(ground, minute)

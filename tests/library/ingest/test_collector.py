@@ -5,55 +5,32 @@ import base64
 import gzip
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 
-import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.library.hostile import GOOD, HOSTILE, THING
-from tests.library.schema.test_decode import mutilated
+from tests.library.hostile import GOOD
+from tests.library.posted import (
+    CLASSIFIER,
+    EVENT,
+    MOST,
+    POSTED,
+    RECEIPT,
+    REPEATABLE,
+    TYPES,
+    classify,
+    decoded,
+    defect,
+    posted,
+    typed,
+)
 from truelog.ingest.body_reader import CapacityLimit, read_body
-from truelog.ingest.event_classifier import DEAD_LETTER, ClassifiedRecord, EventClassifier, Receipt
+from truelog.ingest.event_classifier import DEAD_LETTER, ClassifiedRecord
 from truelog.ingest.event_parser import parse_event, split_document, split_lines
-from truelog.schema.decode import decode
-from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
 from truelog.support.errors import RequestRefused
 
-REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-TYPES = {"thing": THING, **load_events()}
 SENDABLE = ", ".join(sorted(name for name, each in TYPES.items() if not each.topic.internal))
-CLASSIFIER = EventClassifier(TYPES, max_bytes=200_000)
-MOST = 1000  # events in a body
-RECEIPT = Receipt(datetime(2026, 11, 21, 10, 0, 0, 123000, tzinfo=UTC), "tester")
-
-
-def typed(raw: bytes) -> bytes:
-    """The same record with a `type` field."""
-    return raw.replace(b'{"event_id"', b'{"type":"thing","event_id"', 1)
-
-
-EVENT = typed(GOOD)
-POSTED = [typed(raw) for raw in HOSTILE]
-posted = st.one_of(st.sampled_from(POSTED), mutilated().map(typed))
-
-
-def classify(*raw: bytes) -> list[ClassifiedRecord]:
-    """The records from bodies that are posted one by one."""
-    return [record for each in raw for record in CLASSIFIER.classify(split_document(each, MOST), RECEIPT)]
-
-
-def defect(raw: bytes) -> tuple[str, str]:
-    [record] = classify(raw)
-    assert record.defect is not None
-    return record.defect.field, record.defect.reason
-
-
-def decoded(event_type: EventType, *values: bytes) -> pa.RecordBatch:
-    """The records as the stream reads them, with the earliest possible broker time."""
-    times = pa.array([RECEIPT.time] * len(values), pa.timestamp("us", "UTC"))
-    return decode(event_type, pa.array(values, pa.binary()), times, FUTURE_LIMIT)
 
 
 # --- agreement ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from tests.library.ingest.test_collector import RECEIPT, REPEATABLE, TYPES, decoded, posted
+from tests.library.posted import RECEIPT, REPEATABLE, TYPES, decoded, posted
 from truelog.ingest.dead_letter_replay import judge
 from truelog.ingest.dead_letter_store import Coordinates, DeadLetter, LetterFilter, cursor, parse_cursor
 from truelog.ingest.event_classifier import ClassifiedRecord, Defect, EventClassifier

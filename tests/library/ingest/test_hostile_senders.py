@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.library.hostile import thing
-from tests.library.ingest.test_collector import CLASSIFIER, EVENT, RECEIPT, TYPES, classify, decoded, defect, typed
+from tests.library.posted import CLASSIFIER, EVENT, RECEIPT, TYPES, classify, decoded, defect, typed
 from truelog.ingest import event_parser
 from truelog.ingest.body_reader import CapacityLimit, read_body
 from truelog.ingest.dead_letter_limit import DeadLetterLimit

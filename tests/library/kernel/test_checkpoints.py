@@ -1,6 +1,5 @@
 """Checkpoints of a Group of steps: a batch continues from them, and they are compared and repaired like rows."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -8,15 +7,12 @@ from psycopg import sql
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
-from tests.library.archived import Archived, archived
-from tests.library.kernel.test_groups import change, oversized
+from tests.library.archived import Archived, change, oversized
 from truelog import Group, Steps
 from truelog.batch import rejudge
 from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
-from truelog.support.settings import Settings
 from truelog.tables.fold import inputs as loaded_inputs
 from truelog.tables.fold.stepped import SEED, Stepped
 
@@ -48,13 +44,13 @@ WORDS = Group(
 )
 
 
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    with archived(lab, s3, WORDS) as made:
-        spell(made, 0, "a", "one")
-        spell(made, 0, "b", "x")
-        made.stream()
-        yield made
+def two_words(ground: Archived) -> None:
+    spell(ground, 0, "a", "one")
+    spell(ground, 0, "b", "x")
+    ground.stream()
+
+
+pytestmark = pytest.mark.ground(view=WORDS, filled=two_words)
 
 
 def spell(ground: Archived, partition: int, url: str, text: str) -> None:

@@ -1,7 +1,7 @@
 """Copies of events: what counts, which rows are kept, what happens after a kill, and how a wrong row is repaired."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from tests.deadline import deadline
 from tests.laws.lab import Lab
-from tests.library.archived import LATER, Archived, Click, archived
-from tests.library.kernel.test_groups import ABOVE
-from truelog import Join, Latest, Match, Sum, View, latest
+from tests.library.archived import LATER, Archived, Click, new_archive
+from tests.library.click_views import ABOVE, ONCE
+from truelog import Join, Latest, Match, View, latest
 from truelog.batch import log_with_archive, partials, rejudge
 from truelog.batch.partial_selection import PartialRange
 from truelog.history.explain import explain
@@ -46,17 +45,7 @@ from truelog.tables.dedupe import merge as copies
 REPAIR = ReconcileRequest(repair=True)
 
 
-def _per_url(click: DataFrame) -> DataFrame:
-    return click.select("url", F.col("search_id").cast("int").alias("spent"))
-
-
-ONCE = View(reads=("click",), transform=_per_url, key=("url",), measures={"spent": Sum()}, dedupe="1 minute")
-
-
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    with archived(lab, s3, ONCE) as made:
-        yield made
+pytestmark = pytest.mark.ground(view=ONCE)
 
 
 def test_two_applications_deploy_their_views_at_the_same_time(lab: Lab) -> None:
@@ -288,30 +277,30 @@ def test_a_recompute_makes_no_partial_of_seen(ground: Archived) -> None:
 
 def test_a_late_event_and_its_copy_are_dropped_once(lab: Lab, s3: Settings) -> None:
     """The clicks happened up to three hours before they reached the log."""
-    with archived(lab, s3, replace(ONCE, allowed_lateness="1 hour")) as ground:
-        ground.append(0, [Click("x", 0), Click("x", 1), Click("y", 1)])
-        ground.stream()
-        view = sql.Identifier("views", f"{ground.compiled.name}_dropped")
-        query = sql.SQL("SELECT events::int, dropped::int FROM {}").format(view)
-        assert ground.lab.connection.execute(query).fetchall() == [(2, 2)]
-        assert compare(ground.rebuilder).verdict == "EQUAL"
+    ground = new_archive(lab, s3, replace(ONCE, allowed_lateness="1 hour"))
+    ground.append(0, [Click("x", 0), Click("x", 1), Click("y", 1)])
+    ground.stream()
+    view = sql.Identifier("views", f"{ground.compiled.name}_dropped")
+    query = sql.SQL("SELECT events::int, dropped::int FROM {}").format(view)
+    assert ground.lab.connection.execute(query).fetchall() == [(2, 2)]
+    assert compare(ground.rebuilder).verdict == "EQUAL"
 
 
 def test_a_group_gets_each_event_once(lab: Lab, s3: Settings) -> None:
-    with archived(lab, s3, replace(ABOVE, dedupe="1 minute")) as ground:
-        ground.append(0, [Click("x", 0), Click("x", 1), Click("y", 2)])
-        ground.stream()
-        ground.append(0, [Click("y", 3), Click("z", 4)])
-        ground.stream()
-        query = sql.SQL("SELECT url, clicks FROM {}").format(sql.Identifier("views", ground.compiled.name))
-        assert ground.lab.connection.execute(query).fetchall() == [("a", 3)]
-        certificate = reconcile(lab.context, ground.compiled).certificate
-        assert certificate is not None
-        made = certificate_store.find_certificate(lab.settings, certificate)
-        check = CertificateVerifier(lab.spark, lab.settings, lab.types, ground.compiled).verify(made)
-        assert check.answer == VerificationVerdict.EQUAL
-        change(ground, "DELETE FROM {} WHERE event_id = 'z'")
-        assert reconcile(lab.context, ground.compiled, REPAIR).verdict == "EQUAL"
+    ground = new_archive(lab, s3, replace(ABOVE, dedupe="1 minute"))
+    ground.append(0, [Click("x", 0), Click("x", 1), Click("y", 2)])
+    ground.stream()
+    ground.append(0, [Click("y", 3), Click("z", 4)])
+    ground.stream()
+    query = sql.SQL("SELECT url, clicks FROM {}").format(sql.Identifier("views", ground.compiled.name))
+    assert ground.lab.connection.execute(query).fetchall() == [("a", 3)]
+    certificate = reconcile(lab.context, ground.compiled).certificate
+    assert certificate is not None
+    made = certificate_store.find_certificate(lab.settings, certificate)
+    check = CertificateVerifier(lab.spark, lab.settings, lab.types, ground.compiled).verify(made)
+    assert check.answer == VerificationVerdict.EQUAL
+    change(ground, "DELETE FROM {} WHERE event_id = 'z'")
+    assert reconcile(lab.context, ground.compiled, REPAIR).verdict == "EQUAL"
 
 
 def test_an_explanation_lists_each_event_once(ground: Archived) -> None:
@@ -336,16 +325,16 @@ PAIRS = Join(
 
 def test_a_side_of_a_join_gets_the_first_of_equal_events(lab: Lab, s3: Settings) -> None:
     """Without `dedupe`, the later event would replace the first one."""
-    with archived(lab, s3, PAIRS) as ground:
-        ground.append(0, [Click("x", 0, "a"), Click("x", 1, "b")])
-        ground.stream()
-        ground.append(0, [Click("x", 2, "c"), Click("y", 2, "c")])
-        ground.stream()
-        query = sql.SQL("SELECT url FROM {} ORDER BY url").format(sql.Identifier("views", ground.compiled.name))
-        assert ground.lab.connection.execute(query).fetchall() == [("a",), ("c",)]
-        assert compare(ground.rebuilder).verdict == "EQUAL"
-        change(ground, "UPDATE {} SET log_time = log_time - interval '1 hour' WHERE event_id = 'y'")
-        assert reconcile(lab.context, ground.compiled, REPAIR).verdict == "EQUAL"
+    ground = new_archive(lab, s3, PAIRS)
+    ground.append(0, [Click("x", 0, "a"), Click("x", 1, "b")])
+    ground.stream()
+    ground.append(0, [Click("x", 2, "c"), Click("y", 2, "c")])
+    ground.stream()
+    query = sql.SQL("SELECT url FROM {} ORDER BY url").format(sql.Identifier("views", ground.compiled.name))
+    assert ground.lab.connection.execute(query).fetchall() == [("a",), ("c",)]
+    assert compare(ground.rebuilder).verdict == "EQUAL"
+    change(ground, "UPDATE {} SET log_time = log_time - interval '1 hour' WHERE event_id = 'y'")
+    assert reconcile(lab.context, ground.compiled, REPAIR).verdict == "EQUAL"
 
 
 def test_dedupe_is_declared_for_a_whole_join_and_needs_a_free_name(lab: Lab) -> None:

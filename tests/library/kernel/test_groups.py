@@ -1,16 +1,13 @@
 """The rows of a Group: bounded, replaced as a whole, repaired after its inputs, and guarded against repairs."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from psycopg import sql
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from tests.laws.lab import Lab
-from tests.library.archived import Archived, archived
-from truelog import Group
+from tests.library.archived import Archived, change, oversized
+from tests.library.click_views import ABOVE, MOST, above_average
 from truelog.batch import rejudge
 from truelog.kernel import merge
 from truelog.reconcile.offset_search import Cause
@@ -18,53 +15,21 @@ from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.support.errors import Stale
-from truelog.support.settings import Settings
 from truelog.tables.fold import merge as groups
 
-MOST = 4
+
+def two_urls(ground: Archived) -> None:
+    ground.click(0, [("a", "1", 0), ("a", "5", 1), ("b", "3", 2)])
+    ground.stream()
 
 
-def _transform(click: DataFrame) -> DataFrame:
-    return click.select("url", F.col("search_id").cast("int").alias("spent"))
-
-
-def _above_average(inputs: DataFrame) -> DataFrame:
-    """The amounts that are not below the mean of their URL: each further click may remove and add rows."""
-    url = Window.partitionBy("url")
-    mean = F.sum("spent").over(url) / F.count("*").over(url)
-    chosen = inputs.select("url", "spent", mean.cast("decimal(20,4)").alias("mean")).where("spent >= mean")
-    return chosen.groupBy("url", "spent").agg(F.count("*").alias("clicks"))
-
-
-ABOVE = Group(
-    reads=("click",),
-    transform=_transform,
-    by=("url",),
-    inputs=("spent",),
-    fold=_above_average,
-    key=("url", "spent"),
-    values=("clicks",),
-    most=MOST,
-)
-
-
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    with archived(lab, s3, ABOVE) as made:
-        made.click(0, [("a", "1", 0), ("a", "5", 1), ("b", "3", 2)])
-        made.stream()
-        yield made
+pytestmark = pytest.mark.ground(view=ABOVE, filled=two_urls)
 
 
 def rows(ground: Archived) -> list[tuple[object, ...]]:
     view = sql.Identifier("views", ground.compiled.name)
     query = sql.SQL("SELECT url, spent, clicks FROM {} ORDER BY url, spent").format(view)
     return ground.lab.connection.execute(query).fetchall()
-
-
-def change(ground: Archived, table: str, statement: str) -> None:
-    name = sql.Identifier("state", table)
-    assert ground.lab.connection.execute(sql.SQL(statement).format(name)).rowcount == 1
 
 
 def test_a_group_is_replaced_as_a_whole_and_rows_vanish(ground: Archived) -> None:
@@ -87,11 +52,6 @@ def test_a_group_with_too_many_inputs_has_no_rows(ground: Archived) -> None:
     ground.stream()
     assert (rows(ground), oversized(ground)) == ([("b", 9, 1)], [["a"]])
     assert compare(ground.rebuilder).verdict == "EQUAL"
-
-
-def oversized(ground: Archived) -> list[object]:
-    query = 'SELECT "group" FROM truelog.oversized_group WHERE view = %s'
-    return [group for (group,) in ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall()]
 
 
 def test_a_group_recovers_when_a_repair_removes_its_surplus(ground: Archived) -> None:
@@ -182,4 +142,4 @@ def test_only_touched_groups_are_loaded(ground: Archived, monkeypatch: pytest.Mo
 
 def _noted(inputs: DataFrame, loaded: list[list[str]]) -> DataFrame:
     loaded.append(sorted(row.url for row in inputs.collect()))
-    return _above_average(inputs)
+    return above_average(inputs)

@@ -2,62 +2,20 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 from psycopg import sql
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
-from tests.library.archived import Archived, archived
-from truelog import Join, Latest, Match, Totals, View, latest
+from tests.library.archived import Archived
+from tests.library.click_views import POPULAR, TIMELINE
 from truelog.batch import rejudge
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
-from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
-
-POPULAR = 2  # an author with more followers has no entries in timelines
-
-
-def _side(kind: str, *columns: str) -> View:
-    """The clicks whose URL is "kind:first:second". A `search_id` of 0 deletes the row."""
-
-    def transform(click: DataFrame) -> DataFrame:
-        parts = F.split("url", ":")
-        selected = click.where(parts[0] == kind).select("*", parts[1].alias("one"), parts[2].alias("two"))
-        first, second = columns
-        values = {second: F.col("two")} if kind == "tweet" else {}
-        order = latest("event_time", deleted=F.col("search_id") == "0", **values).alias("last")
-        keys = [F.col("one").alias(first)] + ([] if values else [F.col("two").alias(second)])
-        return selected.select(*keys, order)
-
-    key = columns[:1] if kind == "tweet" else columns
-    return View(reads=("click",), transform=transform, key=key, measures={"last": Latest()})
-
-
-TIMELINE = Join(
-    sides={"follows": _side("follow", "follower", "followee"), "tweets": _side("tweet", "tweet", "author")},
-    totals={
-        "authors": Totals(
-            key=("author",), counts={"followers": Match(("follows",), key={"author": "follows.followee"})}
-        )
-    },
-    key=("reader", "tweet"),
-    counts={
-        "entries": Match(
-            ("tweets", "follows", "authors"),
-            on=(("tweets.author", "follows.followee"), ("tweets.author", "authors.author")),
-            where=(("authors.followers", "<=", POPULAR),),
-            key={"reader": "follows.follower", "tweet": "tweets.tweet"},
-        )
-    },
-)
 
 
 @dataclass
@@ -88,7 +46,7 @@ class Oracle:
 
 
 @dataclass
-class Ground:
+class Timeline:
     archived: Archived
     oracle: Oracle
 
@@ -115,10 +73,12 @@ class Ground:
         assert self.archived.lab.connection.execute(sql.SQL(statement).format(name)).rowcount == 1
 
 
+pytestmark = pytest.mark.ground(view=TIMELINE)
+
+
 @pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Ground]:
-    with archived(lab, s3, TIMELINE) as made:
-        yield Ground(made, Oracle())
+def timeline(ground: Archived) -> Timeline:
+    return Timeline(ground, Oracle())
 
 
 FOLLOW, UNFOLLOW = ("follow:ann:bob", "1", 1), ("follow:ann:bob", "0", 2)
@@ -136,31 +96,31 @@ ORDERS = [
 ]
 
 
-def test_any_order_of_events_gives_the_rows_of_a_loop(ground: Ground) -> None:
+def test_any_order_of_events_gives_the_rows_of_a_loop(timeline: Timeline) -> None:
     """Each order has people and tweets of its own, and one event of each order is in a batch."""
     numbered = [
         [(url.replace(":", f":{number}"), exists, second) for url, exists, second in order]
         for number, order in enumerate(ORDERS)
     ]
     for batch in range(4):
-        ground.send(*(order[batch] for order in numbered if batch < len(order)))
-        assert ground.rows() == ground.oracle.timeline()
-    assert len(ground.rows()) == 3
-    ground.require_right()
-    _require_no_noted_row(ground)
+        timeline.send(*(order[batch] for order in numbered if batch < len(order)))
+        assert timeline.rows() == timeline.oracle.timeline()
+    assert len(timeline.rows()) == 3
+    timeline.require_right()
+    _require_no_noted_row(timeline)
 
 
-def test_an_author_who_becomes_popular_vanishes_from_timelines_and_returns(ground: Ground) -> None:
-    ground.send(FOLLOW, TWEET, ("tweet:t2:bob", "1", 5), ("follow:cid:bob", "1", 6))
-    assert len(ground.rows()) == 4
-    ground.send(("follow:dan:bob", "1", 7))
-    assert ground.rows() == []
-    ground.send(("follow:dan:bob", "0", 8), ("tweet:t3:bob", "1", 9))
-    assert len(ground.rows()) == 6
-    ground.require_right()
+def test_an_author_who_becomes_popular_vanishes_from_timelines_and_returns(timeline: Timeline) -> None:
+    timeline.send(FOLLOW, TWEET, ("tweet:t2:bob", "1", 5), ("follow:cid:bob", "1", 6))
+    assert len(timeline.rows()) == 4
+    timeline.send(("follow:dan:bob", "1", 7))
+    assert timeline.rows() == []
+    timeline.send(("follow:dan:bob", "0", 8), ("tweet:t3:bob", "1", 9))
+    assert len(timeline.rows()) == 6
+    timeline.require_right()
 
 
-def test_random_events_in_random_batches(ground: Ground) -> None:
+def test_random_events_in_random_batches(timeline: Timeline) -> None:
     draw, people = random.Random(14), "abcd"
     for _ in range(6):
         batch = []
@@ -168,10 +128,10 @@ def test_random_events_in_random_batches(ground: Ground) -> None:
             kind = draw.choice(("follow", "follow", "tweet"))
             one = draw.choice(people) if kind == "follow" else f"t{draw.randrange(6)}"
             batch.append((f"{kind}:{one}:{draw.choice(people)}", draw.choice("110"), draw.randrange(3_000)))
-        ground.send(*batch)
-        assert ground.rows() == ground.oracle.timeline()
-    assert ground.rows()
-    ground.require_right()
+        timeline.send(*batch)
+        assert timeline.rows() == timeline.oracle.timeline()
+    assert timeline.rows()
+    timeline.require_right()
 
 
 SPOILED = [
@@ -183,52 +143,52 @@ SPOILED = [
 ]
 
 
-def test_wrong_rows_and_what_followed_from_them_are_repaired(ground: Ground) -> None:
+def test_wrong_rows_and_what_followed_from_them_are_repaired(timeline: Timeline) -> None:
     begun = [each for n in range(6) for each in ((f"follow:a{n}:b{n}", "1", 1), (f"tweet:t{n}:b{n}", "1", 2))]
-    ground.send(*begun)
+    timeline.send(*begun)
     for side, statement in SPOILED:
-        ground.spoil(side, statement)
-    ground.send(*((f"tweet:u{n}:b{n}", "1", 3) for n in range(6)))  # some follow from wrong rows
-    assert ground.rows() != ground.oracle.timeline()
-    repaired = reconcile(ground.archived.lab.context, ground.archived.compiled, ReconcileRequest(repair=True))
-    assert (repaired.verdict, ground.rows()) == ("EQUAL", ground.oracle.timeline())
-    ground.send(*((f"follow:c:b{n}", "1", 4) for n in range(6)), ("follow:a1:b1", "0", 5))
-    assert ground.rows() == ground.oracle.timeline()
+        timeline.spoil(side, statement)
+    timeline.send(*((f"tweet:u{n}:b{n}", "1", 3) for n in range(6)))  # some follow from wrong rows
+    assert timeline.rows() != timeline.oracle.timeline()
+    repaired = reconcile(timeline.archived.lab.context, timeline.archived.compiled, ReconcileRequest(repair=True))
+    assert (repaired.verdict, timeline.rows()) == ("EQUAL", timeline.oracle.timeline())
+    timeline.send(*((f"follow:c:b{n}", "1", 4) for n in range(6)), ("follow:a1:b1", "0", 5))
+    assert timeline.rows() == timeline.oracle.timeline()
 
 
-def test_the_cause_of_a_wrong_count_is_named(ground: Ground) -> None:
-    ground.send(FOLLOW, TWEET)
-    ground.spoil("", "UPDATE {} SET entries = 5")
-    found = compare(ground.archived.rebuilder)
+def test_the_cause_of_a_wrong_count_is_named(timeline: Timeline) -> None:
+    timeline.send(FOLLOW, TWEET)
+    timeline.spoil("", "UPDATE {} SET entries = 5")
+    found = compare(timeline.archived.rebuilder)
     assert (found.verdict, [each["cause"] for each in found.causes]) == ("DIFFERENT", [Cause.HAND])
 
 
-def test_a_certificate_a_fallback_and_another_reading_cover_a_join(ground: Ground) -> None:
-    ground.send(FOLLOW, TWEET)
-    archived, lab = ground.archived, ground.archived.lab
+def test_a_certificate_a_fallback_and_another_reading_cover_a_join(timeline: Timeline) -> None:
+    timeline.send(FOLLOW, TWEET)
+    archived, lab = timeline.archived, timeline.archived.lab
     assert reconcile(lab.context, archived.compiled).certificate is not None
     archived.click(1, [("follow:cid:bob", "1", 5)])
     try:
         assert fallback.build_fallback(archived.rebuilder) == archived.positions.only(["click"])
-        assert ground.rows() == [("ann", "t1", 1), ("cid", "t1", 1)]
+        assert timeline.rows() == [("ann", "t1", 1), ("cid", "t1", 1)]
     finally:
         lab.connection.execute("DELETE FROM truelog.batch_answer WHERE view = %s", (archived.compiled.name,))
     archived.stream()
     rejudge.rebuild_under_reading(archived.rebuilder)
-    assert ground.rows() == [("ann", "t1", 1), ("cid", "t1", 1)]
+    assert timeline.rows() == [("ann", "t1", 1), ("cid", "t1", 1)]
     assert compare(archived.rebuilder).verdict == "EQUAL"
 
 
-def test_rows_are_looked_up_by_index(ground: Ground) -> None:
-    indexes = ground.archived.lab.connection.execute(
+def test_rows_are_looked_up_by_index(timeline: Timeline) -> None:
+    indexes = timeline.archived.lab.connection.execute(
         "SELECT indexdef FROM pg_indexes WHERE schemaname = 'state' AND tablename = ANY(%s)",
-        ([ground.table(side).table for side in ("follows", "tweets")],),
+        ([timeline.table(side).table for side in ("follows", "tweets")],),
     ).fetchall()
     ends = {str(definition).split("(")[-1].split(")")[0] for (definition,) in indexes}
     assert ends == {"follower, followee", "followee", "tweet", "author"}
 
 
-def _require_no_noted_row(ground: Ground) -> None:
+def _require_no_noted_row(timeline: Timeline) -> None:
     for side in ("follows", "tweets", "authors"):
-        noted = sql.Identifier("stage", f"{ground.table(side).table}{stage.CHANGES}")
-        assert ground.archived.lab.connection.execute(sql.SQL("SELECT FROM {}").format(noted)).fetchall() == []
+        noted = sql.Identifier("stage", f"{timeline.table(side).table}{stage.CHANGES}")
+        assert timeline.archived.lab.connection.execute(sql.SQL("SELECT FROM {}").format(noted)).fetchall() == []

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.laws.lab import Lab
-from tests.library.archived import archived
+from tests.library.archived import new_archive
 from truelog import Join, Latest, Match, View, latest
 from truelog.reconcile.reconcile import compare
 from truelog.support.errors import BadDeclaration
@@ -36,20 +36,20 @@ VIEW = Join(sides={"friends": FRIENDS}, key=("a", "b"), counts={"mutual": MUTUAL
 
 def test_random_friendships_in_random_batches(lab: Lab, s3: Settings) -> None:
     draw, events = random.Random(7), list[tuple[str, str, int]]()
-    with archived(lab, s3, VIEW) as ground:
-        for batch in range(5):
-            fresh = [
-                (":".join(draw.sample("abcde", 2)), draw.choice("1110"), draw.randrange(1_000))
-                for _ in range(draw.randrange(4, 9))
-            ]
-            events += fresh
-            ground.click(batch % 2, fresh)
-            ground.stream()
-            query = sql.SQL("SELECT a, b, mutual FROM {} ORDER BY a, b")
-            rows = lab.connection.execute(query.format(sql.Identifier("views", ground.compiled.name))).fetchall()
-            assert rows == naive(events)
-        assert len(rows) > 6
-        assert compare(ground.rebuilder).verdict == "EQUAL"
+    ground = new_archive(lab, s3, VIEW)
+    for batch in range(5):
+        fresh = [
+            (":".join(draw.sample("abcde", 2)), draw.choice("1110"), draw.randrange(1_000))
+            for _ in range(draw.randrange(4, 9))
+        ]
+        events += fresh
+        ground.click(batch % 2, fresh)
+        ground.stream()
+        query = sql.SQL("SELECT a, b, mutual FROM {} ORDER BY a, b")
+        rows = lab.connection.execute(query.format(sql.Identifier("views", ground.compiled.name))).fetchall()
+        assert rows == naive(events)
+    assert len(rows) > 6
+    assert compare(ground.rebuilder).verdict == "EQUAL"
 
 
 def naive(events: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:

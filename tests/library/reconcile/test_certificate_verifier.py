@@ -1,7 +1,6 @@
 """Verifying a certificate needs only the bucket and reports everything that does not match."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ import pytest
 from psycopg import OperationalError
 from pydantic import SecretStr
 
-from tests.laws.lab import Lab
-from tests.library.archived import Archived, archived
+from tests.library.archived import Archived
 from truelog.batch.rebuild import Rebuilder
 from truelog.log import records
 from truelog.log.positions import Positions
@@ -27,20 +25,19 @@ from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileResult
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
-from truelog.support.settings import Settings
 from truelog.tables.compiler import compile_view
 
 HOSTILE = "http://x/😀'\"<script>\u0000"
 
 
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    with archived(lab, s3) as made:
-        made.click(0, [("old", "5", 0), ("a", "1", 5_000), ("b", "2", 5_000), (HOSTILE, "3", 9_000)])
-        made.click(1, [("a", "4", 5_000), ("poison", "x", 9_000)])
-        made.tick(8_000)
-        made.stream()  # excludes the click whose `search_id` is not a number
-        yield made
+def old_and_poisoned(ground: Archived) -> None:
+    ground.click(0, [("old", "5", 0), ("a", "1", 5_000), ("b", "2", 5_000), (HOSTILE, "3", 9_000)])
+    ground.click(1, [("a", "4", 5_000), ("poison", "x", 9_000)])
+    ground.tick(8_000)
+    ground.stream()  # excludes the click whose `search_id` is not a number
+
+
+pytestmark = pytest.mark.ground(filled=old_and_poisoned)
 
 
 def certified(ground: Archived) -> tuple[ReconcileResult, Certificate]:

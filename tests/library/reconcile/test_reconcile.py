@@ -9,7 +9,7 @@ from psycopg import sql
 
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
-from tests.library.reconcile.test_repair import TOPIC, Ground, archive, ground, send  # noqa: F401 — a fixture
+from tests.library.letters import Letters, archive, send
 from truelog.archive import archive_reader
 from truelog.batch.base import Rebuilt
 from truelog.batch.rebuild import Rebuilder
@@ -67,44 +67,44 @@ def test_scripts_get_every_field_but_the_hash() -> None:
     assert (plain["equal"], plain["rows"], plain["positions"], "rebuilt" in plain) == (True, 1000, {}, False)
 
 
-def test_a_comparison_changes_no_row_and_stores_a_sample(ground: Ground) -> None:  # noqa: F811
-    ground.lose("lost")
+def test_a_comparison_changes_no_row_and_stores_a_sample(letters: Letters) -> None:
+    letters.lose("lost")
     for number in range(101):
-        ground.plant(f"wrong {number:03}", 7)
-    before = ground.rows()
-    found = reconcile(ground.rebuilder.context, ground.compiled)
+        letters.plant(f"wrong {number:03}", 7)
+    before = letters.rows()
+    found = reconcile(letters.rebuilder.context, letters.compiled)
     assert (found.verdict, found.missing, found.extra, found.different) == ("DIFFERENT", 1, 101, 0)
     assert (found.rows, found.repaired, len(found.sample)) == (1, 0, 100)
-    assert ground.rows() == before
+    assert letters.rows() == before
     differing = sql.SQL("SELECT DISTINCT reconciliation FROM {}").format(
-        sql.Identifier("recon", f"{ground.compiled.table}_diff")
+        sql.Identifier("recon", f"{letters.compiled.table}_diff")
     )
-    assert ground.lab.connection.execute(differing).fetchall() == [(found.id,)]
+    assert letters.lab.connection.execute(differing).fetchall() == [(found.id,)]
 
 
 def test_rows_that_become_equal_while_they_are_compared_get_no_certificate(
-    ground: Ground,  # noqa: F811
+    letters: Letters,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The hashes are of different moments, and a certificate contains a hash."""
-    ground.plant("wrong", 7)
-    monkeypatch.setattr(module, "_rebuild_all", lambda *_, **__: Rebuilt(_without_rows(ground)))
-    found = reconcile(ground.rebuilder.context, ground.compiled)
+    letters.plant("wrong", 7)
+    monkeypatch.setattr(module, "_rebuild_all", lambda *_, **__: Rebuilt(_without_rows(letters)))
+    found = reconcile(letters.rebuilder.context, letters.compiled)
     assert (found.verdict, found.rebuilt, found.certificate) == ("EQUAL", None, None)
 
 
-def _without_rows(ground: Ground) -> TableHash:  # noqa: F811
+def _without_rows(letters: Letters) -> TableHash:
     """The hash of a rebuild before the row is deleted, as if the stream had deleted it meanwhile."""
-    query = sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.table))
-    ground.lab.connection.execute(query)
+    query = sql.SQL("DELETE FROM {}").format(sql.Identifier("state", letters.compiled.table))
+    letters.lab.connection.execute(query)
     return {}
 
 
-def test_a_comparison_waits_for_the_archive(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    settings, begin = ground.lab.settings, ground.positions()
+def test_a_comparison_waits_for_the_archive(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, begin = letters.lab.settings, letters.positions()
     send(settings, "late")
-    end = ground.ends()
-    merge.apply(ground.lab.connection, ground.compiled, Merge(begin, end, ground.staged(begin, end)))
+    end = letters.ends()
+    merge.apply(letters.lab.connection, letters.compiled, Merge(begin, end, letters.staged(begin, end)))
     waited: list[Positions] = []
 
     def wait_for(_: Settings, wanted: Positions, *, seconds: float) -> None:
@@ -114,61 +114,61 @@ def test_a_comparison_waits_for_the_archive(ground: Ground, monkeypatch: pytest.
         assert seconds == settings.archive_wait_seconds
 
     monkeypatch.setattr(archive_reader, "wait_for", wait_for)
-    assert compare(ground.rebuilder).equal
+    assert compare(letters.rebuilder).equal
     assert waited == [end]
 
 
 def test_rows_are_rebuilt_only_as_far_as_the_archive_is(
-    ground: Ground,  # noqa: F811
+    letters: Letters,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The stream may go on between the hashes and the rows, so the rows wait for the archive again."""
-    ground.plant("wrong", 7)
+    letters.plant("wrong", 7)
     waited: list[Positions] = []
     monkeypatch.setattr(archive_reader, "wait_for", lambda _, wanted, *, seconds: waited.append(wanted))
-    assert compare(ground.rebuilder).verdict == "DIFFERENT"
-    assert waited == [ground.positions()] * 2
+    assert compare(letters.rebuilder).verdict == "DIFFERENT"
+    assert waited == [letters.positions()] * 2
 
 
 def test_the_hash_and_the_positions_are_of_one_moment(
-    ground: Ground,  # noqa: F811
+    letters: Letters,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The stream merges a letter after the positions were read and before the table is hashed."""
-    settings, begin, original = ground.lab.settings, ground.positions(), table_hash.hash_table
+    settings, begin, original = letters.lab.settings, letters.positions(), table_hash.hash_table
     send(settings, "meanwhile")
-    end = ground.ends()
-    late = Merge(begin, end, ground.staged(begin, end))
+    end = letters.ends()
+    late = Merge(begin, end, letters.staged(begin, end))
 
     def hash_later(*given: Any) -> TableHash:
         with connect(settings, autocommit=True) as streaming:
-            merge.apply(streaming, ground.compiled, late)
+            merge.apply(streaming, letters.compiled, late)
         return original(*given)
 
     monkeypatch.setattr(table_hash, "hash_table", hash_later)
     monkeypatch.setattr(archive_reader, "wait_for", lambda *_, seconds: None)
-    found = compare(ground.rebuilder)
+    found = compare(letters.rebuilder)
     assert (found.verdict, found.positions) == ("EQUAL", begin)
-    assert ground.positions() == end
+    assert letters.positions() == end
 
 
-def test_a_second_comparison_of_a_view_waits_for_the_first(ground: Ground) -> None:  # noqa: F811
+def test_a_second_comparison_of_a_view_waits_for_the_first(letters: Letters) -> None:
     """Both would write the same tables."""
-    settings = ground.lab.settings
+    settings = letters.lab.settings
     with ThreadPoolExecutor(1) as pool, connect(settings, autocommit=True) as first:
-        row_diff.lock_comparisons(first, ground.compiled.table)
-        second = pool.submit(reconcile, ground.rebuilder.context, ground.compiled)
+        row_diff.lock_comparisons(first, letters.compiled.table)
+        second = pool.submit(reconcile, letters.rebuilder.context, letters.compiled)
         until(lambda: require_waiting(settings), 30, "the second comparison to wait")
         first.close()
         assert second.result(deadline(60)).equal
 
 
-def test_a_view_of_another_reading_is_not_compared(ground: Ground) -> None:  # noqa: F811
-    ground.lab.connection.execute("UPDATE truelog.position SET reading = 1 WHERE view = %s", (ground.compiled.name,))
-    found = reconcile(ground.rebuilder.context, ground.compiled)
+def test_a_view_of_another_reading_is_not_compared(letters: Letters) -> None:
+    letters.lab.connection.execute("UPDATE truelog.position SET reading = 1 WHERE view = %s", (letters.compiled.name,))
+    found = reconcile(letters.rebuilder.context, letters.compiled)
     assert (found.verdict, found.positions) == ("UNKNOWN", NOWHERE)
     with pytest.raises(MeaningChanged):
-        compare(ground.rebuilder)
+        compare(letters.rebuilder)
 
 
 DUE, EVERY, VIEW = "the due partials", "every partial", "the view"
@@ -189,7 +189,7 @@ COMPARED = {
 
 
 def test_a_repair_from_raw_bytes_proves_every_partial_first(
-    ground: Ground,  # noqa: F811
+    letters: Letters,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[str] = []
@@ -207,18 +207,18 @@ def test_a_repair_from_raw_bytes_proves_every_partial_first(
     found = {}
     for case, (request, _) in COMPARED.items():
         compared.clear()
-        assert reconcile(ground.rebuilder.context, ground.compiled, request).equal, case
+        assert reconcile(letters.rebuilder.context, letters.compiled, request).equal, case
         found[case] = [*compared]
     assert found == {case: expected for case, (_, expected) in COMPARED.items()}
 
 
-def test_a_refusal_is_stored_with_its_cause_and_a_short_reason(ground: Ground) -> None:  # noqa: F811
-    settings, request = ground.lab.settings, ReconcileRequest(run="r")
-    changed = refused_result(settings, ground.compiled, request, reason=CodeChanged("x" * 1000), at=ground.ends())
-    assert (changed.reason, changed.positions, changed.rows) == ("x" * 500, ground.ends(), 0)
+def test_a_refusal_is_stored_with_its_cause_and_a_short_reason(letters: Letters) -> None:
+    settings, request = letters.lab.settings, ReconcileRequest(run="r")
+    changed = refused_result(settings, letters.compiled, request, reason=CodeChanged("x" * 1000), at=letters.ends())
+    assert (changed.reason, changed.positions, changed.rows) == ("x" * 500, letters.ends(), 0)
     assert [(each["cause"], each["rows"]) for each in changed.causes] == [(Cause.CODE, 0)]
     failed = refused_result(settings, "no_such_view", request, reason=ValueError("a bad value"))
     assert (failed.reason, failed.version, failed.causes) == ("ValueError: a bad value", None, ())
     query = "SELECT run, verdict, version FROM truelog.reconciliation WHERE id = ANY(%s) ORDER BY id"
-    stored = ground.lab.connection.execute(query, ([changed.id, failed.id],)).fetchall()
-    assert stored == [("r", "UNKNOWN", ground.compiled.view.version), ("r", "UNKNOWN", None)]
+    stored = letters.lab.connection.execute(query, ([changed.id, failed.id],)).fetchall()
+    assert stored == [("r", "UNKNOWN", letters.compiled.view.version), ("r", "UNKNOWN", None)]

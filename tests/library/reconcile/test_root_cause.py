@@ -1,6 +1,5 @@
 """For planted differences, only causes that can be proved are reported."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,7 +7,7 @@ import pytest
 from psycopg import sql
 
 from tests.laws.lab import Lab
-from tests.library.archived import MORNING, Archived, archived
+from tests.library.archived import MORNING, Archived
 from truelog.archive.archive_table import identifier, open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
@@ -18,23 +17,27 @@ from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import compare, reconcile, refused_result
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileResult
 from truelog.storage import bucket
-from truelog.support.settings import Settings
 from truelog.tables import kinds, stage
 
 BATCH = ({0: 11, 1: 9}, {0: 23, 1: 17})
 NAMED = "exactly the records click 0:[11, 23), click 1:[9, 17)"
 
 
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+def seventy_clicks(ground: Archived) -> None:
     """Seventy clicks on seventeen URLs in two partitions, a few in each minute."""
-    patient = lab.settings.model_copy(update={"cause_seconds": 600.0})  # however busy the machine is
-    with archived(replace(lab, settings=patient), s3) as made:
-        for partition, number in ((0, 40), (1, 30)):
-            clicks = [(f"u{(7 * i + 3 * partition) % 17}", str(1 + i % 3), i // 12 * 60) for i in range(number)]
-            made.click(partition, clicks)
-        made.stream()
-        yield made
+    for partition, number in ((0, 40), (1, 30)):
+        clicks = [(f"u{(7 * i + 3 * partition) % 17}", str(1 + i % 3), i // 12 * 60) for i in range(number)]
+        ground.click(partition, clicks)
+    ground.stream()
+
+
+pytestmark = pytest.mark.ground(filled=seventy_clicks)
+
+
+@pytest.fixture
+def lab(lab: Lab) -> Lab:
+    """The lab, whose search for causes has enough time on a busy machine."""
+    return replace(lab, settings=lab.settings.model_copy(update={"cause_seconds": 600.0}))
 
 
 def at(ground: Archived, clicks: dict[int, int]) -> Positions:

@@ -1,14 +1,12 @@
 """A side table is compared, repaired, certified, audited, answered from the archive and dropped with its view."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from psycopg import sql
 
-from tests.laws.lab import Lab
-from tests.library.archived import MORNING, PER_URL, Archived, archived
+from tests.library.archived import MORNING, PER_URL, Archived
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.control.view_tables import diff_tables, tables_of
@@ -22,7 +20,6 @@ from truelog.reconcile.partial_audit import audit_partials
 from truelog.reconcile.reconcile import compare, reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
-from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
 
@@ -31,13 +28,13 @@ ON_TIME = replace(PER_URL, keep=None, allowed_lateness="2 hours")
 LATE, IN_TIME = 3_599, 3_600
 
 
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    with archived(lab, s3, ON_TIME) as made:
-        made.click(0, [("late", "1", LATE), ("a", "2", IN_TIME), ("b", "3", IN_TIME)])
-        made.click(1, [("late", "4", 0), ("a", "5", IN_TIME)])
-        made.stream()
-        yield made
+def late_and_in_time(ground: Archived) -> None:
+    ground.click(0, [("late", "1", LATE), ("a", "2", IN_TIME), ("b", "3", IN_TIME)])
+    ground.click(1, [("late", "4", 0), ("a", "5", IN_TIME)])
+    ground.stream()
+
+
+pytestmark = pytest.mark.ground(view=ON_TIME, filled=late_and_in_time)
 
 
 def side(ground: Archived) -> CompiledView:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.library.hostile import ENVELOPE, GOOD, HOSTILE, THING, Thing, thing
+from tests.library.hostile import ENVELOPE, GOOD, HOSTILE, THING, Thing, mutilated, thing
 from truelog.schema.decode import _has_bare_null, decode
 from truelog.schema.event import FUTURE_LIMIT, Event, EventType, load_events
 from truelog.schema.record_validation import AMBIGUOUS_REASON
@@ -23,21 +23,6 @@ REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_h
 
 
 PAGE_VIEW = load_events()["page_view"]
-
-noise = st.one_of(
-    st.sampled_from([b"", b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"\n", b"\x00", b"\\", b"\xff", b"1"]),
-    st.binary(max_size=4),
-)
-
-
-@st.composite
-def mutilated(draw: st.DrawFn) -> bytes:
-    """A record in which noise replaces a random part."""
-    objects = [GOOD, *(raw for raw in HOSTILE if raw.startswith(b"{"))]
-    record = draw(st.sampled_from(objects))[:2_000]
-    start = draw(st.integers(0, len(record)))
-    end = draw(st.integers(start, min(len(record), start + 12)))
-    return record[:start] + draw(noise) + record[end:]
 
 
 records = st.one_of(st.just(GOOD), st.sampled_from(HOSTILE), mutilated(), st.none())

@@ -1,6 +1,5 @@
 """Batch-only views from a real archive: their builds, what readers see, and how they are compared and repaired."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, time
 from pathlib import Path
@@ -10,8 +9,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
-from tests.library.archived import Archived, archived
+from tests.library.archived import Archived
 from truelog import Join, Latest, Match, Totals, View, latest
 from truelog.alerts import alert_omissions
 from truelog.batch.rejudge import rebuild_under_reading
@@ -60,13 +58,12 @@ TOGETHER = Join(
 )
 
 
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+def three_clicks(ground: Archived) -> None:
     """An archive with clicks, and a batch-only view that was never built."""
-    with archived(lab, s3, TOGETHER) as made:
-        made.click(0, [("ann:1", "1", 1), ("ann:2", "1", 2), ("bob:1", "1", 3)])
-        yield made
-        lab.connection.execute("DELETE FROM truelog.batch_answer WHERE view = %s", (made.compiled.name,))
+    ground.click(0, [("ann:1", "1", 1), ("ann:2", "1", 2), ("bob:1", "1", 3)])
+
+
+pytestmark = pytest.mark.ground(view=TOGETHER, filled=three_clicks)
 
 
 def read(ground: Archived, relation: str = "") -> dict[str, int]:

@@ -1,6 +1,5 @@
 """Fallbacks from a real archive: what they contain, when views need them, and when they are not stored."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,8 +7,7 @@ import pytest
 from psycopg import sql
 
 from tests.deadline import deadline, until
-from tests.laws.lab import Lab
-from tests.library.archived import Archived, archived
+from tests.library.archived import Archived
 from truelog.control import application, view_status
 from truelog.kernel import merge
 from truelog.reconcile.reconcile import reconcile
@@ -21,14 +19,13 @@ from truelog.support.settings import Settings
 from truelog.tables import stage
 
 
-@pytest.fixture
-def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+def two_clicks(ground: Archived) -> None:
     """A view whose stream has merged everything in the archive."""
-    with archived(lab, s3) as made:
-        made.click(0, [("old", "5", 0), ("a", "1", 5_000)])
-        made.stream()
-        yield made
-        lab.connection.execute("DELETE FROM truelog.batch_answer WHERE view = %s", (made.compiled.name,))
+    ground.click(0, [("old", "5", 0), ("a", "1", 5_000)])
+    ground.stream()
+
+
+pytestmark = pytest.mark.ground(filled=two_clicks)
 
 
 def read(ground: Archived) -> tuple[str, dict[str, int]]:

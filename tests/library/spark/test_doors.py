@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tests.laws.lab import Lab
 from tests.laws.views import IN_STEPS
-from tests.library.archived import PER_URL, archived
+from tests.library.archived import PER_URL, new_archive
 from tests.library.spark import stranger
 from truelog.log import records, topics
 from truelog.support.settings import Settings
@@ -92,10 +92,10 @@ def test_tasks_carry_only_what_they_need(lab: Lab, platform: Settings) -> None:
     """
     first, found = newest_broadcast(lab.spark.sparkContext.broadcast(b"")), set[str]()
     for _ in range(3):
-        with archived(lab, platform) as ground:
-            ground.click(0, [("u", "1", 0)])
-            ground.stream()
-            found |= carried(lab.spark, platform, first)
+        ground = new_archive(lab, platform)
+        ground.click(0, [("u", "1", 0)])
+        ground.stream()
+        found |= carried(lab.spark, platform, first)
         topics_of_log = topics.end_offsets(platform, ["click"])
         records.read(lab.spark, platform, lab.types, topics_of_log.ranges_to(topics_of_log)).count()
         found |= carried(lab.spark, platform, first)

@@ -3,9 +3,8 @@
 import pytest
 
 from tests.laws.lab import Lab
-from tests.library.archived import PER_URL, archived
-from tests.library.kernel.test_copies import ONCE
-from tests.library.kernel.test_groups import ABOVE
+from tests.library.archived import PER_URL, new_archive
+from tests.library.click_views import ABOVE, ONCE
 from truelog.control.lease import Holder
 from truelog.log.positions import Positions
 from truelog.streaming.view_deployment import ViewDeployment
@@ -15,12 +14,12 @@ from truelog.views.view import View
 
 def reason(lab: Lab, s3: Settings, view: View, partitions: int) -> str:
     """Why the view cannot go on once its topic has so many partitions. It has read two of them."""
-    with archived(lab, s3, view) as ground:
-        ground.click(0, [("a", "1", 0)])
-        ground.stream()
-        earliest = Positions({"click": dict.fromkeys(range(partitions), 0)}, ground.ids)
-        deployment = ViewDeployment(lab.settings, lab.spark, lab.connection, Holder("stream", 1), "")
-        return deployment._scattered(ground.compiled, earliest)
+    ground = new_archive(lab, s3, view)
+    ground.click(0, [("a", "1", 0)])
+    ground.stream()
+    earliest = Positions({"click": dict.fromkeys(range(partitions), 0)}, ground.ids)
+    deployment = ViewDeployment(lab.settings, lab.spark, lab.connection, Holder("stream", 1), "")
+    return deployment._scattered(ground.compiled, earliest)
 
 
 @pytest.mark.parametrize("view", [ABOVE, ONCE])

@@ -1,0 +1,38 @@
+"""Fixtures of the library's tests: two beds, of an archive without a broker, and of a log with its archive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    # Imported where they are used, so that a run without Spark does not wait for the import.
+    from tests.laws.lab import Lab
+    from tests.library.archived import Archived
+    from tests.library.letters import Letters
+
+
+@pytest.fixture
+def ground(request: pytest.FixtureRequest, lab: Lab, s3: Settings) -> Archived:
+    """An archive of clicks, and a view of them. The nearest mark `ground` names the view, and a function that fills it.
+
+    pytestmark = pytest.mark.ground(view=TIMELINE, filled=two_followers)
+    """
+    from tests.library.archived import PER_URL, new_archive
+
+    mark = request.node.get_closest_marker("ground")
+    made = new_archive(lab, s3, mark.kwargs.get("view", PER_URL))
+    if filled := mark.kwargs.get("filled"):
+        filled(made)
+    return made
+
+
+@pytest.fixture
+def letters(lab: Lab, platform: Settings) -> Letters:
+    """A view of dead letters and an archive, which have both reached the end of the log."""
+    from tests.library.letters import new_letters
+
+    return new_letters(lab, platform)
