@@ -248,17 +248,14 @@ def _needed(events: DataFrame, columns: frozenset[str] | None) -> DataFrame:
 
 @contextmanager
 def real_path(lab: Lab, drawn: Sequence[Sequence[Record]], topics: Sequence[str]) -> Iterator[RealPath]:
-    """Archive the cases for the block. The archive's tables are dropped at the block's end."""
+    """Archive the cases, instead of those of an earlier test of the file, and share their events in the block."""
     settings = lab.settings.model_copy(update={"log_day_seconds": 1})  # each cut is one log day
     path = RealPath(lab, shared_log(drawn, topics), settings)
     with open_catalog(settings) as catalog:
         _drop(catalog, path)
-        try:
-            _archive(catalog, path)
-            with shared_events(lab.spark, settings, [path.log.end(CUTS - 1)]) as path.shared:
-                yield path
-        finally:
-            _drop(catalog, path)
+        _archive(catalog, path)
+        with shared_events(lab.spark, settings, [path.log.end(CUTS - 1)]) as path.shared:
+            yield path
 
 
 def _drop(catalog: Catalog, path: RealPath) -> None:

@@ -7,7 +7,7 @@ bytes, to partials and rebuild on the other side.
 import json
 import random
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +21,9 @@ from pyspark.sql import DataFrame
 
 from tests.deadline import deadline
 from tests.laws.lab import Lab
-from tests.library.registered import forget
 from truelog import Sum, View
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import archived_positions, ensure_table, identifier, open_catalog
+from truelog.archive.archive_table import archived_positions, ensure_table, open_catalog
 from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, write_ranges
 from truelog.batch import log_with_archive, rejudge
 from truelog.batch.batch_context import BatchContext
@@ -159,14 +158,8 @@ class Remarks:
 
 
 @pytest.fixture
-def remarks(platform: Settings, lab: Lab) -> Iterator[Remarks]:
-    made = Remarks(lab, f"said_{uuid.uuid4().hex[:8]}")
-    yield made
-    client = topics.client(platform, KafkaUser.ADMIN)
-    client.delete_topics([made.name])[made.name].result()
-    forget(platform, made.name)
-    with open_catalog(platform) as catalog:
-        catalog.drop_table(identifier(made.name))
+def remarks(platform: Settings, lab: Lab) -> Remarks:
+    return Remarks(lab, f"said_{uuid.uuid4().hex[:8]}")
 
 
 SHORT: Mapping[str, Any] = {"text": (str, Field(max_length=3))}

@@ -199,12 +199,10 @@ def archived(filled: Settings) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def readable(archived: Settings) -> Iterator[Settings]:
+def readable(archived: Settings) -> Settings:
     """The archive of these records, in which the positions of `page_views` lie."""
     from tests.library.archive_files import TOPIC_ID
 
-    rename = "UPDATE truelog.position SET topic_id = %s WHERE view = 'page_views'"
     with connect(archived, autocommit=True) as connection:
-        connection.execute(rename, (TOPIC_ID,))
-        yield archived
-        connection.execute(rename, ("id",))
+        connection.execute("UPDATE truelog.position SET topic_id = %s WHERE view = 'page_views'", (TOPIC_ID,))
+    return archived

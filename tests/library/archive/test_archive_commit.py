@@ -44,7 +44,6 @@ def catalog(platform: Settings) -> Iterator[Interrupted]:
     drop_archive(catalog, TOPIC)
     ensure_table(catalog, load_events()[TOPIC], TOPIC_ID, {0: 0, 1: 0})
     yield catalog
-    drop_archive(catalog, TOPIC)
     catalog.close()
 
 

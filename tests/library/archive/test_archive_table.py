@@ -1,7 +1,5 @@
 """The archive's end positions come from a real catalog. If a service is down, the error contains its name."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.library.archived import drop_archive
@@ -16,13 +14,12 @@ DOWN = "archive: the catalog or the object store did not answer"
 
 
 @pytest.fixture
-def archived(platform: Settings) -> Iterator[Settings]:
+def archived(platform: Settings) -> Settings:
     """A topic whose archive begins at offset 3 of the topic's first partition."""
     with open_catalog(platform) as catalog:
         drop_archive(catalog, TOPIC)
         ensure_table(catalog, load_events()[TOPIC], TOPIC_ID, {0: 3, 1: 0})
-        yield platform
-        drop_archive(catalog, TOPIC)
+    return platform
 
 
 def test_only_archived_topics_have_positions(archived: Settings) -> None:

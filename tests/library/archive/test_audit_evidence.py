@@ -104,7 +104,6 @@ def archive(platform: Settings) -> Iterator[Archive]:
     with open_catalog(platform) as catalog:
         drop_archive(catalog, TOPIC)
         yield Archive(platform, catalog)
-        drop_archive(catalog, TOPIC)
 
 
 def transaction(settings: Settings) -> None:

@@ -86,7 +86,6 @@ def archive(postgresql: Settings, s3: Settings) -> Iterator[Archive]:
         archive.start()
         archive.commit(2)
         yield archive
-        drop_archive(catalog, TOPIC)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """An incremental comparison begins from a base, and reads everything if anything about the base is in doubt."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -38,14 +38,12 @@ class Compared(Letters):
 
 
 @pytest.fixture
-def compared(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compared]:
+def compared(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> Compared:
     context = letters.rebuilder.context
     context = replace(context, settings=context.settings.model_copy(update={"base_rows": 2}))
     made = Compared(letters.lab, letters.compiled, replace(letters.rebuilder, context=context))
     made.counts("a", "b", "a")
-    yield made
-    base.forget(letters.lab.connection, letters.compiled)
-    drop_base(letters.lab.settings, letters.compiled)
+    return made
 
 
 def test_only_records_since_the_base_are_read(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """`truelog key`: keys are added, listed and revoked, and the audit trail records every change."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,17 +15,12 @@ NAME = "shop"
 
 
 @pytest.fixture
-def platform_keys(postgresql: Settings) -> Iterator[Settings]:
-    """A database that has no key of that name before and after the test."""
-    _forget(postgresql)
-    yield postgresql
-    _forget(postgresql)
-
-
-def _forget(settings: Settings) -> None:
-    with connect(settings) as connection:
+def platform_keys(postgresql: Settings) -> Settings:
+    """A database that has no key of that name, not even one of an earlier test."""
+    with connect(postgresql) as connection:
         connection.execute("DELETE FROM truelog.api_key WHERE name = %s", (NAME,))
         connection.execute("DELETE FROM truelog.operation WHERE subject = %s", (NAME,))
+    return postgresql
 
 
 def listed() -> dict[str, dict[str, str | None]]:
