@@ -21,8 +21,8 @@ from bench.freshness import percentiles
 from bench.ground import complete
 from bench.row import OURS, Row
 from tests.beat import every, first
+from tests.beds.world import known
 from tests.chosen_views import copy_views
-from tests.scenes.conftest import known
 from truelog.apps import launcher
 from truelog.control import application
 from truelog.ingest import generator

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     # Imported where they are used, so that a run without Spark does not wait for the import.
     from pyspark.sql import SparkSession
 
-    from tests.laws.lab import Lab
+    from tests.beds.lab import Lab
     from tests.servers import SharedServers
     from truelog.storage.database import Connection
 
@@ -104,7 +104,7 @@ def connection(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def lab(spark: SparkSession, postgresql: Settings, connection: Connection) -> Lab:
-    from tests.laws.lab import Lab
+    from tests.beds.lab import Lab
     from truelog.schema.event import load_events
 
     return Lab(spark, postgresql, connection, load_events())

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from tests.library.archived import drop_archive
+from tests.beds.archived import drop_archive
 from tests.library.registered import registered
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_schema import TIME

@@ -81,8 +81,8 @@ def test_planted_imports_of_the_benchmarks_are_found(tmp_path: Path) -> None:
 
 def test_planted_imports_from_test_files_are_found(tmp_path: Path) -> None:
     planted = {
-        "tests/laws/test_a.py": "from tests.laws.lab import Lab\nfrom tests.laws.test_b import rows\n",
-        "tests/laws/test_b.py": "import tests.laws.test_a as a\nfrom tests.laws import lab, test_a\n",
+        "tests/laws/test_a.py": "from tests.beds.lab import Lab\nfrom tests.laws.test_b import rows\n",
+        "tests/laws/test_b.py": "import tests.laws.test_a as a\nfrom tests.laws import events, test_a\n",
         "tests/laws/test_c.py": "from .test_b import rows\nfrom test_library import x\nimport unittest\n",
         "bench/row.py": "from tests.bench.test_bench import ROW\n",
     }

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from tests.beds.lab import Lab
 from tests.laws.events import START
-from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange

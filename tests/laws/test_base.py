@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
-from tests.laws.lab import Lab, cases, last_cut, reached
+from tests.beds.lab import Lab, cases, last_cut, reached
 from tests.laws.views import VIEWS
 from truelog import Sum, View
 from truelog.batch import base

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog import Bloom
 from truelog.support.errors import BadDeclaration
 

@@ -14,9 +14,9 @@ from psycopg import sql
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tests.beds.archived import LATER, Archived, Click, new_archive
+from tests.beds.lab import Lab
 from tests.laws import naive_copies
-from tests.laws.lab import Lab
-from tests.library.archived import LATER, Archived, Click, new_archive
 from tests.nightly_cases import nightly_except
 from truelog import Sum, View
 from truelog.batch import partials, rebuild

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg import sql
 
-from tests.laws.lab import Lab, cases
+from tests.beds.lab import Lab, cases
 from tests.laws.views import BY_SHAPE, VIEWS
 from truelog import Group, Join
 from truelog.tables import table_hash

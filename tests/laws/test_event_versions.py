@@ -19,8 +19,8 @@ from psycopg import sql
 from pydantic import Field, create_model
 from pyspark.sql import DataFrame
 
+from tests.beds.lab import Lab
 from tests.deadline import deadline
-from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import archived_positions, ensure_table, open_catalog

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.laws.lab import Lab
-from tests.library.archived import PER_URL
+from tests.beds.archived import PER_URL
+from tests.beds.lab import Lab
 from tests.views.examples import WAYS, Example, sent
 from tests.views.ways import Ways
 

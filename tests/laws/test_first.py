@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from pyspark.sql import functions as F
 
+from tests.beds.lab import Lab
 from tests.laws.events import START
-from tests.laws.lab import Lab
 from tests.laws.views import EVERY_MEASURE
 from truelog.log import records
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog.log import records
 from truelog.reconcile import certificate
 from truelog.tables.compiler import compile_view

@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import types as t
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog import Latest, View
 from truelog.measures import columns
 from truelog.storage.database import names

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.laws.views import EVERY_MEASURE
 from tests.library.hostile import GOOD, HOSTILE, THING
 from truelog.log import records

@@ -14,8 +14,8 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tests.beds.lab import Lab
 from tests.laws.bench import PER_MINUTE, Bench, make_bench, shaped, starting
-from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.kernel import bad_records
 from truelog.kernel.apply_batch import EventRange

@@ -15,8 +15,8 @@ import pytest
 from psycopg import sql
 from pyspark.sql import DataFrame
 
+from tests.beds.lab import Lab, cases, everywhere, place
 from tests.laws.events import START, Record
-from tests.laws.lab import Lab, cases, everywhere, place
 from tests.laws.views import BY_TABLES, VIEWS
 from truelog import Join, View
 from truelog.kernel import clock, merge

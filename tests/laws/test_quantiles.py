@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog import Bloom, Distinct, First, Latest, Max, Min, Quantiles, Sum
 from truelog.measures.columns import clean
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.laws.lab import Lab, cases
+from tests.beds.lab import Lab, cases
 from tests.views.examples import WAYS, Example, at, sent
 from tests.views.ways import Ways
 from truelog import View

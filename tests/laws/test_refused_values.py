@@ -10,8 +10,8 @@ from psycopg import sql
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tests.beds.lab import Lab
 from tests.laws.bench import Bench, make_bench, starting
-from tests.laws.lab import Lab
 from truelog import First, Latest, Max, Min, Sum, View, latest
 from truelog.kernel import bad_records
 from truelog.measures import columns

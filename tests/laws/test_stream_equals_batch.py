@@ -9,10 +9,10 @@ import pytest
 from psycopg import sql
 from pyspark.sql.types import DataType, IntegerType
 
+from tests.beds.lab import Lab, cases
+from tests.beds.real_path import RealPath, real_path
 from tests.laws import views
 from tests.laws.events import Record
-from tests.laws.lab import Lab, cases
-from tests.laws.real_path import RealPath, real_path
 from tests.laws.views import EVERY_MEASURE, IN_STEPS
 from truelog import Sum
 from truelog.batch import rebuild

@@ -10,8 +10,8 @@ from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     # Imported where they are used, so that a run without Spark does not wait for the import.
-    from tests.laws.lab import Lab
-    from tests.library.archived import Archived
+    from tests.beds.archived import Archived
+    from tests.beds.lab import Lab
     from tests.library.letters import Letters
 
 
@@ -21,7 +21,7 @@ def ground(request: pytest.FixtureRequest, lab: Lab, s3: Settings) -> Archived:
 
     pytestmark = pytest.mark.ground(view=TIMELINE, filled=two_followers)
     """
-    from tests.library.archived import PER_URL, new_archive
+    from tests.beds.archived import PER_URL, new_archive
 
     mark = request.node.get_closest_marker("ground")
     made = new_archive(lab, s3, mark.kwargs.get("view", PER_URL))

@@ -11,9 +11,9 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.beds.archived import drop_archive
+from tests.beds.lab import Lab
 from tests.deadline import deadline
-from tests.laws.lab import Lab
-from tests.library.archived import drop_archive
 from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.archive.archive_commit import Append, commit

@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.beds.lab import Lab
 from tests.laws.bench import PER_MINUTE, make_bench, shaped
-from tests.laws.lab import Lab
 from truelog.kernel.apply_batch import EventRange
 from truelog.streaming.spark_offsets import fresh_checkpoint
 

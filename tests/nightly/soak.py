@@ -20,13 +20,13 @@ import pytest
 import runtime
 from runtime import keeper
 from tests import command
+from tests.beds.world import World, known
 from tests.command import answer, process_answer, truelog_process
 from tests.deadline import deadline
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.mixed_traffic import MixedTraffic
 from tests.nightly.soak_platform import POINTS, SERVICES, STORES, Soak, applications, verdicts
 from tests.scenes.backup import back_up, restore
-from tests.scenes.conftest import World, known
 from tests.scenes.declared import copy_events
 from truelog.views import catalogue
 from truelog.views.catalogue import VIEWS

@@ -18,10 +18,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.beds.world import World
 from tests.command import process_answer
 from tests.deadline import until
 from tests.scenes.applications import start
-from tests.scenes.conftest import World
 from truelog.spark.java import java_home, pyspark_home
 from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Message
 
-from tests.scenes.conftest import World
+from tests.beds.world import World
 from tests.scenes.traffic import messages_in_the_log
 from truelog.archive.archive_table import identifier, open_catalog
 

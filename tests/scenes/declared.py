@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.library.archived import drop_archive
+from tests.beds.archived import drop_archive
 from tests.library.registered import forget_copies, forget_rows
 from truelog.archive.archive_table import open_catalog
 from truelog.control import event_files, topic_status

@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 
 import runtime
 from runtime import keeper
+from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.deadline import deadline, until
 from tests.scenes.applications import Application, start
 from tests.scenes.collector_client import Client
-from tests.scenes.conftest import World, known
 from tests.scenes.declared import EVENT, VIEW, copy_events
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.log import topics

@@ -12,10 +12,10 @@ from http.client import HTTPException
 from itertools import islice
 from typing import Any
 
+from tests.beds.world import World
 from tests.deadline import until
 from tests.scenes.applications import Application, start
 from tests.scenes.collector_client import Client
-from tests.scenes.conftest import World
 from tests.scenes.traffic import in_the_log
 from truelog.ingest.generator import TOPICS, generate
 from truelog.support.errors import ServiceDown

@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from tests.beds.world import World
 from tests.command import answer
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.archive_contents import in_the_archive, in_the_log, table
-from tests.scenes.conftest import World
 from truelog.archive import archive_reader
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit import Evidence, OffsetGap

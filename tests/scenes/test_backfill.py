@@ -14,11 +14,11 @@ import psutil
 import pytest
 from pydantic import SecretStr
 
+from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.deadline import until
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
-from tests.scenes.conftest import World, known
 from tests.scenes.marked import VIEW, marked, p99
 from tests.servers import AIRFLOW, Environment
 from tests.speed import record_speed

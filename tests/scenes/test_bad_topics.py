@@ -15,10 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
-from tests.scenes.conftest import World, known
 from tests.scenes.declared import EVENT, VIEW, copy_events, removed_at_the_end
 from truelog.alerts import alert_declarations
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.beds.world import World, known
 from tests.command import answer, process_answer
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World, known
 from truelog.archive.archive_table import archived_positions
 from truelog.history import explain_question
 from truelog.history.explain import explain

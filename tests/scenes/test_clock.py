@@ -15,11 +15,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from tests.beds.world import World, known
 from tests.command import answer, truelog
 from tests.deadline import deadline
 from tests.scenes import jumping_ticks
 from tests.scenes.applications import Application, start
-from tests.scenes.conftest import World, known
 from tests.scenes.declared import EVENT, copy_events
 from truelog.alerts import alert_resources, alert_scheduler
 from truelog.archive import archive_reader, log_day

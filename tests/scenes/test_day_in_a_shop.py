@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pytest
 
 import runtime
+from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.command import answer, process_answer, truelog
 from tests.deadline import until
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import page_view
-from tests.scenes.conftest import World, known
 from tests.scenes.shop import Shop
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics

@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import runtime
+from tests.beds.archived import drop_archive
 from tests.command import answer, truelog
 from tests.deadline import deadline, until
-from tests.library.archived import drop_archive
 from tests.scenes import replay_process
 from tests.scenes.collector_client import Client, read
 from tests.scenes.declared import removed_at_the_end

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.beds.world import EACH_EVENT, World
 from tests.scenes import defective_stream
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import EACH_EVENT, SCENE_VIEWS, World
+from tests.scenes.conftest import SCENE_VIEWS
 
 
 @pytest.mark.nightly

@@ -16,12 +16,12 @@ import psutil
 import pytest
 from psycopg import sql
 
+from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.command import process_answer
 from tests.deadline import deadline, until
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World, known
 from tests.scenes.exposure import listening_addresses
 from tests.scenes.traffic import in_the_log
 from truelog import Group

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
+from tests.beds.world import World
 from tests.scenes.applications import start
-from tests.scenes.conftest import World
 from truelog.storage.database import connect
 from truelog.views.catalogue import VIEWS
 

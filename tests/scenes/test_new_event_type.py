@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.beds.world import World
 from tests.command import truelog, truelog_process
-from tests.scenes.conftest import World
 from tests.scenes.declared import EVENT
 from tests.scenes.parcels import BY_PARCEL, NAME, Parcels, platform
 from tests.speed import record_speed

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.beds.world import World
 from tests.scenes.applications import start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World
 from tests.scenes.declared import EVENT
 from tests.scenes.parcels import BY_PARCEL, NAME, platform
 from truelog.archive.archive_table import archived_positions

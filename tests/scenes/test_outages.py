@@ -8,8 +8,8 @@ import pytest
 
 import runtime
 from runtime import keeper
+from tests.beds.world import EACH_EVENT, World
 from tests.scenes.applications import Application, start
-from tests.scenes.conftest import EACH_EVENT, World
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 

@@ -8,12 +8,12 @@ import pytest
 
 import runtime
 from runtime import keeper
+from tests.beds.world import World
 from tests.chosen_views import copy_views
 from tests.command import answer, truelog
 from tests.deadline import until
 from tests.scenes.applications import start
 from tests.scenes.collector_client import Client, Response, another, page_view
-from tests.scenes.conftest import World
 from truelog.log import topics
 from truelog.serving import rate_limit_answer
 from truelog.support.errors import ServiceDown

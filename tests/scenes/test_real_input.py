@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 import pytest
 import ua_parser
 
+from tests.beds.world import World
 from tests.chosen_views import copy_views
 from tests.command import answer, truelog
 from tests.scenes.applications import Application, start
-from tests.scenes.conftest import World
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.support.settings import PROJECT

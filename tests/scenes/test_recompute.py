@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.beds.world import World
 from tests.chosen_views import copy_views
 from tests.command import truelog
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World
 from tests.scenes.traffic import Traffic, in_the_log, page_views
 from tests.speed import record_speed
 from truelog.archive import archive_reader

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.beds.world import World
 from tests.command import answer, process_answer
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World
 from tests.speed import record_speed
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.beds.world import EACH_EVENT, World
 from tests.command import answer, truelog
 from tests.scenes.applications import Application, start
 from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import EACH_EVENT, World
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit_evidence import run_audit
 from truelog.control.topic_status import suspended_topics

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.beds.world import World
 from tests.scenes.applications import start
-from tests.scenes.conftest import World
 from truelog.control import application, view_status
 from truelog.control.application import Diagnosis, diagnose_status
 from truelog.control.view_status import ViewStatus

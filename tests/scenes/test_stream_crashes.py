@@ -14,10 +14,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 import runtime
+from tests.beds.world import EACH_EVENT, World
 from tests.deadline import until
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import EACH_EVENT, World
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.log.positions import Positions

@@ -16,6 +16,7 @@ import pytest
 
 import runtime
 from runtime import keeper, postgresql
+from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.command import truelog, truelog_process
 from tests.deadline import deadline, until
@@ -23,7 +24,6 @@ from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.nightly_cases import nightly_except
 from tests.scenes import exposure, stranger
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
-from tests.scenes.conftest import World, known
 from tests.speed import record_speed
 from truelog.alerts import alert_outbox, alert_store
 from truelog.apps import launcher, reader_positions

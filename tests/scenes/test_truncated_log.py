@@ -2,12 +2,12 @@
 
 import pytest
 
+from tests.beds.world import World
 from tests.command import answer, truelog
 from tests.library.kafka_cut import lose_end_of_logs
 from tests.scenes.applications import Application, start
 from tests.scenes.archive_contents import in_the_archive
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World
 from tests.scenes.traffic import Traffic, count_valid
 from truelog.archive.archive_table import archived_positions
 from truelog.archive.audit_evidence import run_audit

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.views.examples import Example, Relations, Rows
 from tests.views.ways import Ways
 from truelog import View

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.beds.lab import Lab, cases, clock_after, last_cut
 from tests.laws import naive_copies
 from tests.laws.events import LONG, START, Record
-from tests.laws.lab import Lab, cases, clock_after, last_cut
 from tests.laws.naive_copies import Appended
 from tests.views.examples import Relations, Row
 from tests.views.ways import Reader

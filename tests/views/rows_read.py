@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg import sql
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 
 
 def rows_read(lab: Lab, query: sql.Composable) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import logs_and_rows
 from tests.views.people import named

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from tests.beds.lab import Lab
 from tests.laws.events import Record
-from tests.laws.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, example, examples, sent
 from tests.views.generated import logs_and_relations
 from tests.views.ways import Reader

@@ -7,8 +7,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from random import Random
 from typing import Any
 
+from tests.beds.lab import CASES, Lab
 from tests.laws.events import START, Record
-from tests.laws.lab import CASES, Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent, ticked
 from tests.views.generated import timed_logs_and_relations
 from truelog import View

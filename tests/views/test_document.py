@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import sql
 
 from spark_apps.views.document import document
-from tests.laws.lab import CASES, PARTITIONS, Lab
+from tests.beds.lab import CASES, PARTITIONS, Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_relations
 from tests.views.rows_read import rows_read

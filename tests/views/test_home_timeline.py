@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from spark_apps.views.home_timeline import timeline
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import last, logs_and_relations
 from tests.views.people import named

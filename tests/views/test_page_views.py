@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.laws.lab import CASES, Lab
+from tests.beds.lab import CASES, Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import PLACES, logs_and_rows, minute_of
 from truelog import View

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import last, logs_and_relations
 from tests.views.people import named

@@ -4,7 +4,7 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import logs_and_rows
 from truelog import View

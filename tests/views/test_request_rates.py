@@ -3,7 +3,7 @@
 from collections import Counter
 from datetime import datetime, timedelta
 
-from tests.laws.lab import CASES, Lab
+from tests.beds.lab import CASES, Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import clock_at_the_end, logs_and_relations
 from truelog import View

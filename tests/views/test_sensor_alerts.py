@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_rows
 from truelog import View

@@ -5,8 +5,8 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+from tests.beds.lab import CASES, Lab
 from tests.laws.events import START
-from tests.laws.lab import CASES, Lab
 from tests.views.examples import Relations, Row, Rows, Sent, example, sent
 from tests.views.generated import logs_and_rows
 from truelog import View

@@ -6,7 +6,7 @@ A client that gets no answer sends its event again, with the same id. The event 
 from collections import Counter
 from typing import Any
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import bounded, logs_and_rows, without_copies
 from truelog import View

@@ -8,8 +8,8 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
+from tests.beds.lab import CASES, Lab
 from tests.laws.events import START, Record
-from tests.laws.lab import CASES, Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import PLACES, logs_and_relations
 from tests.views.ways import Reader

@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg import sql
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_relations
 from tests.views.rows_read import rows_read

@@ -13,8 +13,8 @@ from functools import cached_property
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from tests.beds.lab import PARTITIONS, Lab
 from tests.laws.events import Record
-from tests.laws.lab import PARTITIONS, Lab
 from tests.laws.with_case import CASE
 from tests.views.examples import WAYS, Example, Relations
 from truelog import Group, View

@@ -14,8 +14,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from tests.beds.archived import drop_archive
 from tests.library.archive_files import MORNING, TOPIC, TOPIC_ID, append, kafka_records, written
-from tests.library.archived import drop_archive
 from truelog.archive import archive_commit
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import Progress, ensure_table, identifier

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.library.archived import drop_archive
+from tests.beds.archived import drop_archive
 from truelog.archive.archive_table import archived_positions, ensure_table, open_catalog
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events

@@ -15,9 +15,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import WriteTask
 
+from tests.beds.archived import drop_archive
 from tests.deadline import deadline, until
 from tests.library.archive_files import MORNING
-from tests.library.archived import drop_archive
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_schema import arrow_schema
 from truelog.archive.archive_table import ensure_table, identifier, open_catalog

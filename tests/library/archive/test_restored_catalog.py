@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tests.beds.archived import drop_archive
 from tests.command import answer, truelog
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
 from tests.library.archive_files import append
-from tests.library.archived import drop_archive
 from tests.library.registered import forget
 from truelog.archive import catalog_pointer, log_day
 from truelog.archive.archive_commit import commit

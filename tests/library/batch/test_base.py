@@ -7,7 +7,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import functions as F
 
-from tests.library.archived import drop_base
+from tests.beds.archived import drop_base
 from tests.library.letters import TOPIC, Letters
 from truelog.archive import archive_reader
 from truelog.batch import base

@@ -15,9 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from tests.beds.archived import PER_URL, Archived
+from tests.beds.lab import Lab
 from tests.deadline import deadline, until
-from tests.laws.lab import Lab
-from tests.library.archived import PER_URL, Archived
 from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.batch import log_with_archive
 from truelog.log import topics

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.library.archived import Archived
+from tests.beds.archived import Archived
 from truelog.archive.archive_reader import Wanted, read_events
 from truelog.batch import shared_events
 from truelog.batch.shared_events import SharedEvents

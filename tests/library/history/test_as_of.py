@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.library.archived import MORNING, PER_URL, Archived
+from tests.beds.archived import MORNING, PER_URL, Archived
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.history.as_of import PastView, open_past

@@ -9,7 +9,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tests.library.archived import PER_URL, Archived
+from tests.beds.archived import PER_URL, Archived
 from tests.library.click_views import TIMELINE
 from truelog import Distinct, Group, Sum, View
 from truelog.history.explain import LAST_PAGE, Page, explain

@@ -7,7 +7,7 @@ from psycopg import sql
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tests.library.archived import Archived, change, oversized
+from tests.beds.archived import Archived, change, oversized
 from truelog import Group, Steps
 from truelog.batch import rejudge
 from truelog.reconcile.reconcile import compare, reconcile

@@ -11,9 +11,9 @@ import pytest
 from psycopg import sql
 from pyspark.sql import DataFrame
 
+from tests.beds.archived import LATER, Archived, Click, new_archive
+from tests.beds.lab import Lab
 from tests.deadline import deadline
-from tests.laws.lab import Lab
-from tests.library.archived import LATER, Archived, Click, new_archive
 from tests.library.click_views import ABOVE, ONCE
 from truelog import Join, Latest, Match, View, latest
 from truelog.batch import log_with_archive, partials, rejudge

@@ -6,7 +6,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import DataFrame
 
-from tests.library.archived import Archived, change, oversized
+from tests.beds.archived import Archived, change, oversized
 from tests.library.click_views import ABOVE, MOST, above_average
 from truelog.batch import rejudge
 from truelog.kernel import merge

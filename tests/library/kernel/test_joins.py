@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from psycopg import sql
 
-from tests.library.archived import Archived
+from tests.beds.archived import Archived
 from tests.library.click_views import POPULAR, TIMELINE
 from truelog.batch import rejudge
 from truelog.reconcile.offset_search import Cause

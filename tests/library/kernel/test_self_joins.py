@@ -9,8 +9,8 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
-from tests.library.archived import new_archive
+from tests.beds.archived import new_archive
+from tests.beds.lab import Lab
 from truelog import Join, Latest, Match, View, latest
 from truelog.reconcile.reconcile import compare
 from truelog.support.errors import BadDeclaration

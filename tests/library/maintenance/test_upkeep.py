@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.servers import Environment
 from truelog import Sum, View
 from truelog.archive.archive_table import open_catalog

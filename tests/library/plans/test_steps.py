@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog import Group, Steps
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan

@@ -9,7 +9,7 @@ import pytest
 from psycopg import OperationalError
 from pydantic import SecretStr
 
-from tests.library.archived import Archived
+from tests.beds.archived import Archived
 from truelog.batch.rebuild import Rebuilder
 from truelog.log import records
 from truelog.log.positions import Positions

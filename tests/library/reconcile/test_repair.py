@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.library.letters import Letters, archive, send
 from truelog.kernel import merge
 from truelog.kernel.merge import Merge

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from psycopg import sql
 
-from tests.laws.lab import Lab
-from tests.library.archived import MORNING, Archived
+from tests.beds.archived import MORNING, Archived
+from tests.beds.lab import Lab
 from truelog.archive.archive_table import identifier, open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from psycopg import sql
 
-from tests.library.archived import MORNING, PER_URL, Archived
+from tests.beds.archived import MORNING, PER_URL, Archived
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.control.view_tables import diff_tables, tables_of

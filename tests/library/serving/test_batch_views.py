@@ -9,7 +9,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.library.archived import Archived
+from tests.beds.archived import Archived
 from truelog import Join, Latest, Match, Totals, View, latest
 from truelog.alerts import alert_omissions
 from truelog.batch.rejudge import rebuild_under_reading

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
+from tests.beds.archived import Archived
 from tests.deadline import deadline, until
-from tests.library.archived import Archived
 from truelog.control import application, view_status
 from truelog.kernel import merge
 from truelog.reconcile.reconcile import reconcile

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog.serving import rate_limit_answer
 from truelog.serving.rate_limit import DEFAULT, Block, Policy, Requests, Usage
 from truelog.storage.database import Connection

@@ -13,9 +13,9 @@ import pytest
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from tests.laws.lab import Lab
+from tests.beds.archived import PER_URL, new_archive
+from tests.beds.lab import Lab
 from tests.laws.views import IN_STEPS
-from tests.library.archived import PER_URL, new_archive
 from tests.library.spark import stranger
 from truelog.log import records, topics
 from truelog.support.settings import Settings

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.laws.lab import Lab
-from tests.library.archived import PER_URL, new_archive
+from tests.beds.archived import PER_URL, new_archive
+from tests.beds.lab import Lab
 from tests.library.click_views import ABOVE, ONCE
 from truelog.control.lease import Holder
 from truelog.log.positions import Positions

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog import Group
 from truelog.support.errors import BadDeclaration
 

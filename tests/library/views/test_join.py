@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog import Join, Latest, Match, Sum, Totals, View, latest
 from truelog.support.errors import BadDeclaration
 

@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from tests.laws.naive_copies import Appended
 from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit

@@ -24,10 +24,10 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.beds.archived import drop_archive
+from tests.beds.lab import Lab
 from tests.laws.events import START, Record
-from tests.laws.lab import Lab
 from tests.laws.with_case import with_case
-from tests.library.archived import drop_archive
 from truelog.archive import log_day
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_schema import TIME
