@@ -27,7 +27,7 @@ def transform(page_view: DataFrame) -> DataFrame:
 
 
 def fold(requests: DataFrame) -> DataFrame:
-    """The requests of some addresses and days → the largest window of each."""
+    """The requests of some addresses and days → the largest window of each address and day."""
     group = Window.partitionBy("ip", "day")
     by_time = group.orderBy(F.unix_micros("at"))
     # Spark would count each window on its own. It counts these two in one pass.

@@ -26,7 +26,7 @@ def transform(price: DataFrame) -> DataFrame:
 
 
 def fold(trades: DataFrame) -> DataFrame:
-    """The trades of some symbols and hours → the largest moves of each."""
+    """The trades of some symbols and hours → the largest moves of each symbol and hour."""
     group = Window.partitionBy("symbol", "hour")
     following = group.orderBy(F.unix_micros("at")).rangeBetween(Window.currentRow, WINDOW - 1)
     moves = trades.select(

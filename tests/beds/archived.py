@@ -116,7 +116,7 @@ class Archived:
         self._archive("click", batches)
 
     def tick(self, second: int, ends: str | None = None) -> None:
-        """Archive a tick. With other `ends` than a tick has, the record is none."""
+        """Archive a tick. With other `ends` than a tick has, the record is not a tick."""
         values = [{"occurred_at": self._at(second), "ends": ends or self.positions.as_json()}]
         self._archive("ticks", [self._batch("ticks", 0, values)])
 

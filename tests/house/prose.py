@@ -37,6 +37,12 @@ HABITS = {
     r"\bwhoever\b": "name the person",
     r"\ball\sthe\ssame\b|\bas\swell\b\.": "leave it out, or use 'also'",
     r"\bhow\sfar\sit\sis\b": "use 'progress'",
+    # "There is no …" is plain English.
+    r"(?<!here\s)\b(?:is|are|was|were)\s(?:none\b|no\s(?!(?:good|longer|more)\b)\w+)": "use 'is not a', or 'does not'",
+    r"\b(?:archive|bucket|database|file|log|table)\shas(?:\s(?:all|every|everything|them)\b|[.,;:]|"
+    r"\s(?!(?:lost|\w+ed)\b)(?:\w+\s){0,2}(?:events|records|rows|versions)\b)": "use 'contains'",
+    r"\bof\s(?:(?!of\b)[\w'-]+\s){1,3}of\s(?:(?!of\b)[\w'-]+\s){1,3}of\b": "split the chain of 'of'",
+    r"\b(?:after|before|by|for|from|in|of|on|with)\s(?:each|others)(?=[.,;:]|$)": "repeat the noun",
 }
 _HABITS = {re.compile(pattern): cure for pattern, cure in HABITS.items()}
 _LEAST_WORDS = 5  # in a sentence that a reader can judge

@@ -25,7 +25,7 @@ LIMITS = {
 DURATION = re.compile("seconds|timeout|patience", re.IGNORECASE)
 PAUSE = 1.0  # seconds; a shorter wait is a pause between two looks, as is each wait in the condition of a loop
 
-# Files whose limits are no deadlines of tests, and why.
+# Files whose limits are not deadlines of tests, and why.
 OTHERS = {
     "tests/deadline.py": "multiplies the limits",
     "tests/library/support/test_terminal.py": "tests the function that waits, with a clock of its own",
@@ -35,7 +35,7 @@ OTHERS = {
 def raw_limits(root: Path) -> list[str]:
     """The waits in tests whose limit does not go through `tests/deadline.py`. Benchmarks have limits of their own."""
     return [
-        f"{name}:{node.lineno} {ast.unparse(node)} is no deadline; see tests/deadline.py"
+        f"{name}:{node.lineno} {ast.unparse(node)} is not a deadline; see tests/deadline.py"
         for name, tree in modules(root, "tests/*.py")
         if name not in OTHERS
         for node in _limits(tree)

@@ -31,6 +31,10 @@ PAIRS = (
     ("Whoever pressed it, whoever reads it.", "The user who pressed the button."),
     ("It goes on all the same.", "It continues."),
     ("The page says how far it is.", "The page shows its progress."),
+    ("A string is no number.", "A string is not a number. There is no number."),
+    ("The archive has\nall records.", "The archive contains all records. The log has lost records."),
+    ("It shows the time of the merge of one of these views.", "It shows the time of one view's merge."),
+    ("It lists the events, with the row after each.", "It lists the events, with the row after each event."),
 )
 
 PLANTED = {

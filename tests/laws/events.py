@@ -124,7 +124,7 @@ class Record:
 
 
 def hostile(event_type: EventType) -> Draw:
-    """A record that a hostile or broken producer sends: bytes that are no event, or an event with a hostile field."""
+    """A record that a hostile or broken producer sends: bytes without an event, or an event with a hostile field."""
     good = event(event_type)
 
     def changed(chosen: Random) -> bytes:

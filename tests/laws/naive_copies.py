@@ -13,7 +13,7 @@ class Appended:
 
 
 def without_copies(partition: Sequence[Appended], horizon: int) -> list[int]:
-    """The numbers of the events that are no copies."""
+    """The numbers of the events without the copies."""
     times = log_times(partition)
     return [
         number

@@ -1,7 +1,7 @@
 """Events with the same id count once within the horizon, however the log is cut, archived and rebuilt.
 
 Each partition of one log is a case: ids repeat within the horizon and outside it, the brokers' clocks go back, some
-records are no events, and the transform fails on some events.
+records are not events, and the transform fails on some events.
 """
 
 import random
@@ -66,7 +66,7 @@ def _clicks(chosen: random.Random, reached: list[int], partition: int) -> Iterat
     for _ in range(chosen.randint(0, 8)):
         reached[partition] += chosen.choice(_STEPS)
         event_id = chosen.choice(["a", "b", "c"]) if chosen.random() > 0.05 else ""
-        far = 100 * HORIZON if not event_id else 0  # what is no event must not change the log time
+        far = 100 * HORIZON if not event_id else 0  # an invalid record must not change the log time
         yield Click(event_id, reached[partition] + far, spent="1" if chosen.random() > 0.03 else "x")
 
 

@@ -74,12 +74,12 @@ _REFUSED = {
     ),
     "a message with U+0000": (starting(_seventh("CAST('a\\u0000b' AS INT)", "1")), "CAST_INVALID_INPUT"),
     "a message that is not UTF-8": (starting(_seventh("CAST(CAST(X'ff61' AS STRING) AS INT)", "1")), "CAST_INVALID"),
-    "a pattern that is none": (
+    "an invalid pattern": (
         # The offset keeps Spark from compiling both patterns when it plans.
         starting(f"rlike('a', concat({_PATTERN}, left(CAST(offset AS STRING), 0)))"),
         "Unclosed group",
     ),
-    "a format that is none": (
+    "an invalid format": (
         starting("format_string(CASE WHEN offset = 7 THEN '%q' ELSE 'a' END, offset)"),
         "UnknownFormat",
     ),

@@ -92,7 +92,7 @@ class MixedTraffic:
         self._send_to_collector(records[2::3])
 
     def send_hostile(self) -> None:
-        """Send records that are no valid events, drawn as the laws draw them."""
+        """Send invalid records, drawn as the laws draw them."""
         for topic, values in self.hostile_records.items():
             for value in values:
                 self._produce(topic, None, value)

@@ -98,7 +98,7 @@ def unread(filled: Settings) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def rejected(filled: Settings, kafka: Settings) -> Settings:
-    """Dead letters of an hour, and one of three days ago. A record of the topic is no dead letter."""
+    """Dead letters of an hour, and one of three days ago. One record of the topic is not a dead letter."""
     types = load_events()
     event_registry.register(filled, types[DEAD_LETTER])
     classifier, producer = EventClassifier(types, 10_000), Producer(filled.kafka(KafkaUser.COLLECTOR))

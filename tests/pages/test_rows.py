@@ -105,7 +105,7 @@ def test_a_condition_is_read_from_text(text: str, column: str, operator: str, va
 
 @pytest.mark.parametrize("text", ["", "host", "host = a", "=a", "host is nothing", "host is NULL or true"])
 def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="is no condition"):
+    with pytest.raises(BadInput, match="is not a condition"):
         Condition.parse(text)
 
 
@@ -138,7 +138,7 @@ def test_the_command_line_reads_the_same_conditions(filled: Settings) -> None:
     ended = truelog("query", "page_views", *options, "--columns", "views,host", "--limit", "2", **home)
     assert ended.stdout.splitlines() == ['{"views":97,"host":null}'] * 2, ended.stderr
     refused = truelog("query", "page_views", "--where", "views = 1", **home)
-    assert (refused.returncode, "is no condition" in refused.stderr) == (2, True)
+    assert (refused.returncode, "is not a condition" in refused.stderr) == (2, True)
 
 
 def test_rows_are_exported_completely(snapshot: Connection, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What each data answer reads on a large platform: 50 views, 200 partitions and 10,000 reconciliations.
 
-Queries and rows are bounded. The summary of the tests shows the times. Pages read the lag samples of ten minutes, which
-the database has.
+Queries and rows are bounded. The summary of the tests shows the times. Pages read the lag samples of ten minutes.
 """
 
 import json

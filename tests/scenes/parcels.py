@@ -85,7 +85,7 @@ class Parcels:
         until(met, 60, what)
 
     def require_archived(self) -> None:
-        """Wait until the archive has the records that the topic has now."""
+        """Wait until the archive contains the records that the topic has now."""
         ends = topics.end_offsets(self.settings, [NAME])
         self.soon(lambda: archived_positions(self.settings, [NAME]).covers(ends), "the archive")
 

@@ -82,7 +82,7 @@ def archive_once(world: World) -> None:
 
 @pytest.fixture
 def all_archived(world: World) -> None:
-    """Archive what the log has, unless an earlier test did, so that each test also passes alone."""
+    """Archive what the log contains, unless an earlier test did, so that each test also passes alone."""
     if not sum(topics.end_offsets(world.settings, [TOPIC]).offsets[TOPIC].values()):
         send(world, 200)
     if not archived_positions(world.settings, load_events()).covers(topics.end_offsets(world.settings, load_events())):

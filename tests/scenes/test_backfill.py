@@ -273,7 +273,7 @@ def test_a_log_day_of_each_event_type_is_validated(
 
 
 def buy(settings: Settings, customer: str, *products: str) -> None:
-    """Check out a cart with these products, and wait until the archive has its events."""
+    """Check out a cart with these products, and wait until the archive contains its events."""
     common: dict[str, Any] = {
         "cart_id": f"cart of {customer}",
         "visitor_id": customer,

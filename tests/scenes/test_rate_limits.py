@@ -48,7 +48,7 @@ def require_status(client: Client, address: str, status: int) -> Response:
 
 
 def wait_for_status(client: Client, address: str, status: int) -> Response:
-    """The first response with this status. The requests until then are no page views of the address."""
+    """The first response with this status. The requests until then do not count as page views of the address."""
     found: list[Response] = []
     until(lambda: found.append(require_status(client, address, status)), SECONDS, f"{status} for {address}")
     return found[-1]

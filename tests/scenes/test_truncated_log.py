@@ -17,7 +17,7 @@ from truelog.lag.lag_verdict import LagVerdict, Limits, assess
 from truelog.log import topics
 from truelog.storage.database import connect
 
-# Afterwards the log has records twice, so no scene that counts its records may follow.
+# Afterwards the log contains records twice, so no scene that counts its records may follow.
 pytestmark = [pytest.mark.own_servers, pytest.mark.nightly]
 
 TOPIC, VIEW, PARTITION = "page_view", "page_views", 0

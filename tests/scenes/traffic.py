@@ -143,7 +143,7 @@ def page_views(values: Iterable[bytes | None]) -> list[Event]:
 
 
 def valid_event(event_type: EventType, value: bytes | None) -> Event | None:
-    """The event, if the collector's model (not the decoder) accepts it and it is no future event."""
+    """The event, if the collector's model (not the decoder) accepts it and it is not a future event."""
     try:
         event = event_type.model.model_validate_json(value or b"")
     except ValidationError:

@@ -49,7 +49,7 @@ export function show(given, { shown }) {
     (found) => drawn(found, start),
     (
       { run, answer: shownAnswer },
-    ) => (run && !run.over ? "The explanation is running" : shownAnswer ? "The explanation is here" : ""),
+    ) => (run && !run.over ? "The explanation is running" : shownAnswer ? "The explanation is ready" : ""),
   );
 
   async function start() {

@@ -8,7 +8,7 @@ const LABELS = {
   NEVER: "Never recomputed",
   UNFINISHED: "Not finished",
   FAILED: "Recompute failed",
-  RECOMPUTED: "Recomputed, not compared since",
+  RECOMPUTED: "Recomputed; not compared since then",
   EQUAL: "Recomputed, then equal",
   DIFFERENT: "Recomputed, then different",
 };

@@ -10,7 +10,7 @@ import { keyConditions } from "./rows.js";
 const PLACE = ["topic", "partition", "offset"];
 const STATES = { COUNTED: ["EQUAL", "Counted"], WAITING: ["WARNING", "Not read yet"], SKIPPED: ["FAILED", "Skipped"] };
 const SEARCHES = {
-  done: () => "None: a newer record has replaced it, or the view leaves it out.",
+  done: () => "Not counted: a newer record replaced it, or the view excludes it.",
   "too slow": () => "The search took longer than a second.",
   "not stored": (
     view,

@@ -69,7 +69,7 @@ KINDS = {
     ),
     "stalled": Kind(
         Severity.CRITICAL,
-        "{subject} is not advancing, although the log has records for it",
+        "{subject} is not advancing, although the log contains records for it",
         "Read the cause below, then open *Lag* to see which partitions wait. On the command line: `truelog positions`.",
         "plugin/truelog/truelog/lag?reader={subject}",
     ),

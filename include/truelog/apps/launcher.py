@@ -84,7 +84,7 @@ def ensure_desired_state(settings: Settings, name: str, request: str | None = No
 
 
 def ensure_all_desired_states(settings: Settings, known: list[str], watched: list[str]) -> dict[str, str]:
-    """Ensure the watched applications, stop the unknown applications, and return what was done with each.
+    """Ensure the watched applications, stop the unknown applications, and return what was done with each application.
 
     Raises: the first error, after all applications have been handled. A delayed start is not an error.
     """

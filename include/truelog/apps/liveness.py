@@ -53,7 +53,7 @@ def _work_since(settings: Settings, status: ApplicationStatus, since: datetime) 
 
 
 def _suspended(settings: Settings, name: str) -> set[str]:
-    """The topics that the application has suspended. Their records are no work for it."""
+    """The topics that the application has suspended. It does not wait for their records."""
     with db_snapshot.read_snapshot(settings) as connection:
         return {each.topic for each in topic_status.suspended_topics(connection) if each.application == name}
 

@@ -44,7 +44,7 @@ def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, Re
 
 
 def last_merge_at(connection: Connection, names: Iterable[str]) -> datetime | None:
-    """The time of the last merge of any of these views."""
+    """The time at which any of these views was merged last."""
     query = "SELECT max(advanced_at) FROM truelog.position WHERE view = ANY(%s)"
     row: tuple[Any, ...] | None = connection.execute(query, (list(names),)).fetchone()
     return row[0] if row else None

@@ -84,7 +84,7 @@ def adopt_newest(
 
 
 def adopt_event_versions(settings: Settings, *, dry_run: bool = False) -> list[str]:
-    """Add the event versions and readings that only the bucket has, and return the event types that lacked some.
+    """Add the event versions and readings that only the bucket contains, and return the event types that lacked some.
 
     Raises:
         RegistryBehind: the database and the bucket have different versions of an event type.

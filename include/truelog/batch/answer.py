@@ -63,7 +63,7 @@ def build_answer(
 
 
 def is_at_or_past(rebuilder: Rebuilder, archived: Positions) -> bool:
-    """Whether the archive has all records that the rows of a batch-only view contain.
+    """Whether the archive contains all records that the rows of a batch-only view contain.
 
     Raises:
         TopicRecreated: the archive has another topic of the same name.

@@ -70,6 +70,6 @@ def read_records(
 
 
 def archived_and_compacted(settings: Settings, names: Iterable[str]) -> Positions:
-    """The archive's end in each compacted topic of these: below it, Kafka may lack records that the archive has."""
+    """The archive's end in each of these topics that is compacted. Kafka may lack archived records below it."""
     compacted = topics.compacted_topics(settings, names)
     return archived_positions(settings, compacted) if compacted else Positions()

@@ -6,7 +6,7 @@ import typer
 
 
 def past_time(text: str) -> datetime:
-    """The time of a timestamp, or of a duration such as 2h, which means so long ago."""
+    """The time of a timestamp, or of a duration such as 2h, which means two hours ago."""
     from truelog.support import durations, timestamps
     from truelog.support.errors import BadDeclaration
 

@@ -12,7 +12,7 @@ registered together with its cut, the end offsets of the topic at that moment:
 Several event types take each step together. A refused type takes no further step, and does not hold up the others.
 
 Whoever judges records loads the types with `confirmed_types`, which refuses a database that the bucket is ahead of, and
-writes a copy that a crash in step 5 has left out. So the bucket has every version before it judges a record.
+writes a copy that a crash in step 5 has left out. So the bucket contains every version before it judges a record.
 
 No process may judge a record past a cut that it does not know. `require_known` checks this after a process has read
 the end of its batch and before it writes anything. The check waits for a running registration, because it takes the
@@ -173,18 +173,18 @@ def event_types(settings: Settings) -> EventTypes:
 
 
 def confirmed_types(settings: Settings) -> EventTypes:
-    """The same, for a process that judges records: the copy in the bucket has the same versions.
+    """The same, for a process that judges records: the copy in the bucket contains the same versions.
 
     Raises:
-        RegistryBehind: the bucket has versions or readings that the database lacks.
+        RegistryBehind: the bucket contains versions or readings that the database lacks.
     """
     copies = event_store.copies(settings)  # before the database, which gets a new version first
     with connect(settings) as connection:
         known, types = event_store.load(connection), load_types(connection)
     for name in event_store.behind(known, copies):
         raise RegistryBehind(
-            f"{name}: the bucket has event versions that the database lacks. Was the database restored from a backup? "
-            f"Stop the archive, run `truelog archive adopt`, and start the archive again."
+            f"{name}: the bucket contains event versions that the database lacks. Was the database restored from a "
+            f"backup? Stop the archive, run `truelog archive adopt`, and start the archive again."
         )
     if unfinished := event_store.behind(copies, known):
         with event_store.locked(settings, *unfinished) as registry:

@@ -43,7 +43,7 @@ class Registry:
     unwritten: dict[str, EventHistory] = field(default_factory=dict)  # copies that the database is ahead of
 
     def reconciled(self, name: str) -> EventHistory:
-        """The history of an event type. The database gets what only the bucket has.
+        """The history of an event type. The database gets what only the bucket contains.
 
         Raises:
             RegistryBehind: the two places have different versions.

@@ -1,7 +1,7 @@
 """Cuts of the log: where Kafka has lost records that readers had already read, and what an operator decided.
 
 An open cut stops every reader that is past it. After the cut is accepted (`truelog.maintenance.accept_cut`), readers
-take the records before `trusted_from` from the archive only, because the log has other records at these offsets.
+take the records before `trusted_from` from the archive only, because the log contains other records at these offsets.
 """
 
 import json

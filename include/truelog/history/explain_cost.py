@@ -16,7 +16,7 @@ from truelog.views.view import View
 
 
 def archived_end(settings: Settings, reads: Iterable[str], positions: Positions) -> tuple[Positions, int]:
-    """How far the archive has the events of these topics below the positions, and how many records it lacks."""
+    """How far the archive contains the events of these topics below the positions, and how many records it lacks."""
     wanted = positions.only(reads)
     archived = archived_positions(settings, wanted.offsets)
     archived.require_same_topics(wanted)

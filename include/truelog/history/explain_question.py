@@ -46,7 +46,7 @@ class Question:
         found: dict[str, str | None] = {}
         for condition in map(Condition.parse, self.where):
             if condition.operator not in (Operator.EQUAL, Operator.MISSING) or condition.column in found:
-                raise BadInput("name a row by one COLUMN=VALUE or `COLUMN is NULL` for each column of its key")
+                raise BadInput("identify a row by giving COLUMN=VALUE or `COLUMN is NULL` for every key column")
             found[condition.column] = condition.value if condition.operator is Operator.EQUAL else None
         return found
 

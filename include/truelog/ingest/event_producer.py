@@ -69,7 +69,7 @@ class EventProducer:
             raise ServiceDown("Kafka is unavailable")
 
     async def append(self, records: Sequence[ClassifiedRecord]) -> list[PartitionOffset]:
-        """Send the records and return the partition and offset of each.
+        """Send the records and return the partition and offset of each record.
 
         Raises:
             RequestRefused: 429, the producer's queue is full.

@@ -72,7 +72,7 @@ def reserve(connection: Connection, letters: Mapping[Coordinates, str], ends: Po
 
 
 def confirm(connection: Connection, sent: Mapping[Coordinates, Place]) -> None:
-    """Record where the log has the replayed records."""
+    """Record where the log contains the replayed records."""
     with connection.transaction(), connection.cursor() as cursor:
         cursor.executemany(
             "UPDATE truelog.replay SET sent_partition = %s, sent_offset = %s, sent_at = now() "

@@ -131,7 +131,7 @@ def first_later(read: ReadTicks, end: int, time: datetime) -> int | None:
             return None
         if tick_ends(found.time, found.broker_time, found.ends) is not None:
             return int(found.offset)
-        begin = found.offset + 1  # a record that is no tick
+        begin = found.offset + 1  # the record is not a tick
     return None
 
 

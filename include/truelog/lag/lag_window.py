@@ -32,7 +32,7 @@ class LagWindow:
         return window
 
     def judged(self, reading: ReaderPoll) -> ReaderPoll:
-        """The reading with the verdict on each of its partitions."""
+        """The reading, with a verdict for each partition."""
         samples, allowed = self._add(reading), limits(self.settings, reading.reader)
         for each in samples.values():
             while each and each[0].at < reading.at - allowed.window:

@@ -270,7 +270,7 @@ class First(Measure):
         return {name: f"nullif(ARRAY(SELECT {least[f]} {first}), '{{}}')" for name, f in fields.items()}
 
     def _distinct(self, fields: list[str]) -> list[str]:
-        """The fields that distinguish a value from others."""
+        """The fields that distinguish a value from other values."""
         return fields
 
     def shown(self, name: str, dtype: DataType) -> dict[str, str]:

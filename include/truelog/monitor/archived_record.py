@@ -24,7 +24,7 @@ _COLUMNS = (*COORDINATES.names, *RAW.names)
 
 @dataclass(frozen=True)
 class ArchivedRecord:
-    """A record. `invalid` says why it is no valid event; then it has no fields. An erased record has no value."""
+    """A record. `invalid` says why it is not a valid event; then it has no fields. An erased record has no value."""
 
     topic: str
     topic_id: str

@@ -131,7 +131,7 @@ def _require_same_topics(certified: Certificate, types: EventTypes) -> None:
     """Require that the event versions are those of the certified topics. Types from files belong to no topic."""
     for topic, topic_id in certified.positions.ids.items():
         if topic in types and types[topic].topic_id not in ("", topic_id):
-            raise TopicRecreated(f"{topic} was deleted and recreated since: its event versions judge another topic.")
+            raise TopicRecreated(f"{topic} has been deleted and recreated; its event versions belong to the old topic.")
 
 
 def _other_versions(certified: Certificate, types: EventTypes) -> str:

@@ -57,7 +57,7 @@ def require_valid(name: str, declared: Iterable[Derived], fields: Iterable[Field
     taken = {*types, *RESERVED}
     for each in declared:
         if types.get(each.source) is not str:
-            raise BadDeclaration(f"{name}: derived columns come from a text field; {each.source!r} is none.")
+            raise BadDeclaration(f"{name}: derived columns come from a text field, and {each.source!r} is not text.")
         for column in _names(name, each):
             if not COLUMN_NAME.fullmatch(column):
                 raise BadDeclaration(f"{name}: the group {column!r} is a column; use a-z, 0-9 and _ in its name.")
@@ -74,7 +74,7 @@ def _names(name: str, declared: Derived) -> tuple[str, ...]:
     except pa.ArrowInvalid as error:
         raise BadDeclaration(
             f"{name}: the pattern {declared.pattern!r} cannot be used: {error}. Each group needs a name, "
-            "as in (?P<host>…); write (?:…) for a group that is no column."
+            "as in (?P<host>…); write (?:…) for a group that is not a column."
         ) from None
     unknown = set(declared.descriptions) - set(names)
     if not names or unknown:

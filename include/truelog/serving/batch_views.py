@@ -39,7 +39,7 @@ def build_batch_view(rebuilder: Rebuilder) -> Positions | None:
 
 
 def _improves(rebuilder: Rebuilder, archived: Positions) -> bool:
-    """Whether the archive has other records than the view's rows, or the rows are known to be wrong or outdated."""
+    """Whether the archive and the view's rows contain different records, or the rows are wrong or outdated."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
     if archived.plain() != merge.positions(connection, compiled).plain():
         return answer.is_at_or_past(rebuilder, archived)

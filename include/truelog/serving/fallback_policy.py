@@ -1,9 +1,9 @@
 """Fallback policy: which views need a fallback, and whether the archive can improve what their readers see.
 
 A view needs a fallback if its application is stopped, dead or hung and has processed no batch for a while, if the view
-is stalled, or if the view's rows are known to be wrong. The view gets a fallback if the archive has everything that
-readers see and more, so that readers never go back in time, or if the rows that readers see are wrong. The fallback is
-dropped once the stream has caught up with it. A batch-only view has no stream and needs no fallback.
+is stalled, or if the view's rows are known to be wrong. The view gets a fallback if the archive contains everything
+that readers see and more, so that readers never go back in time, or if the rows that readers see are wrong. The
+fallback is dropped once the stream has caught up with it. A batch-only view has no stream and needs no fallback.
 
 The check runs every few minutes and rarely finds a view that needs a fallback, so the archive reader is imported only
 on demand.

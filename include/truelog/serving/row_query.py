@@ -1,4 +1,4 @@
-"""Row queries: which rows and columns of a view or of one of its relations to read.
+"""Row queries: which rows and columns to read from a view or from one of its relations.
 
 User input never becomes part of a query's text: columns and relations are looked up by name, and the database casts
 each value to the type of its column.
@@ -54,7 +54,7 @@ class Condition:
         found = _WRITTEN.fullmatch(text)
         if found is None:
             raise BadInput(
-                f"{text!r} is no condition: write COLUMN=VALUE without spaces around the operator, which is one of "
+                f"{text!r} is not a condition: write COLUMN=VALUE without spaces around the operator, which is one of "
                 "=, <>, <, <=, > and >=, or write `COLUMN contains TEXT`, `COLUMN is NULL` or `COLUMN is not NULL`"
             )
         column, operator, value, alone = found.groups()

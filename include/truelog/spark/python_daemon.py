@@ -2,7 +2,7 @@
 
 Before each task, Spark makes Python clear its caches for `sys.path` and read the directory of every archive on the path
 again; Spark's own jar alone contains thousands of classes. After each task, Python runs garbage collection over every
-object that was ever imported. Together, the two costs took four fifths of the Python time of a stream of 200 events a
+object that was ever imported. Together, the two costs took four fifths of the Python time in a stream with 200 events a
 second. Here, Spark's own archives are removed from the path, because PySpark is installed. The modules that tasks need
 are imported once, before workers are forked, and frozen, so that the garbage collector skips them.
 

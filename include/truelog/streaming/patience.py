@@ -1,7 +1,7 @@
 """Lets an application outlive an outage of PostgreSQL, Kafka or S3: it plans again, for two minutes.
 
-A service that does not answer is recognised while the application plans. The failure of a query says less about its
-cause, so a failed query is planned again once. If it fails again before a batch has ended, the application exits.
+The application notices an unresponsive service while planning. The failure of a query says less about its cause, so a
+failed query is planned again once. If it fails again before a batch has ended, the application exits.
 """
 
 import logging

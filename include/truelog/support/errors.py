@@ -77,7 +77,7 @@ class CatalogBehind(TruelogError):
 
 
 class RegistryBehind(TruelogError):
-    """The database lacks event versions that the bucket has, because it was restored from a backup."""
+    """The database lacks event versions that the bucket contains, because it was restored from a backup."""
 
 
 class ArchiveCorrupt(TruelogError):

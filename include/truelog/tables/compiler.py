@@ -102,7 +102,7 @@ def _require_types(name: str, match: Match, joined: Joined) -> None:
             raise BadDeclaration(f"{name}: {one} and {other} have different types.")
     for column, _, _ in match.where:
         if not isinstance(type_of(column, match, joined.tables), WHOLE):
-            raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is none.")
+            raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is not a whole number.")
 
 
 def _with_sides(own: CompiledView, sides: tuple[CompiledView, ...]) -> CompiledView:

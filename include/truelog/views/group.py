@@ -87,6 +87,6 @@ class Group(View):
         if len(self.reads) != 1:
             raise BadDeclaration(f"steps need one order, but the events of {self.reads} have none in common")
         if steps.every < 1 or self.most % steps.every:
-            raise BadDeclaration(f"most={self.most} is no multiple of every={steps.every}")
+            raise BadDeclaration(f"most={self.most} is not a multiple of every={steps.every}")
         if taken := {NUMBER, *COORDINATES} & {*self.values}:
             raise BadDeclaration(f"a checkpoint already has the column {', '.join(sorted(taken))}; rename the value")

@@ -67,7 +67,7 @@ class Match:
                 raise BadDeclaration(f"the match of {self.tables} does not connect {table!r} with the tables before it")
         for column in (*self._columns(), *(column for column, _, _ in self.where)):
             if column.count(".") != 1 or split(column)[0] not in self.tables:
-                raise BadDeclaration(f"{column!r} is no column of the tables {self.tables}; write 'table.column'")
+                raise BadDeclaration(f"{column!r} is not a column of the tables {self.tables}; write 'table.column'")
         for _, operator, _ in self.where:
             if operator not in OPERATORS:
                 raise BadDeclaration(f"{operator!r} is not one of the operators {', '.join(OPERATORS)}")
@@ -89,7 +89,7 @@ class Match:
         return [(split(column)[1], sign, value) for column, sign, value in self.where if split(column)[0] == table]
 
     def pairs(self, table: str, others: Collection[str]) -> list[tuple[str, str]]:
-        """The pairs of equal columns of a table and of the other tables: (column of the table, "table.column")."""
+        """The pairs of columns that must be equal: (column of this table, "table.column" of another table)."""
         both = (pair for one, other in self.on for pair in ((one, other), (other, one)))
         return [
             (split(mine)[1], theirs) for mine, theirs in both if split(mine)[0] == table and split(theirs)[0] in others

@@ -84,7 +84,7 @@ def test_truncated_and_missing_files_exit_with_2(platform: Settings, tmp_path: P
     log.write_bytes(gzip.compress(f"{LINE}\n".encode() * 1_000)[:-20])
     ended = truelog("import", "access-log", str(log), "--json")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "cut.log.gz cannot be read to the end" in ended.stderr
+    assert "cut.log.gz could not be read completely" in ended.stderr
     assert truelog("import", "access-log", str(tmp_path / "none")).returncode == 2
 
 

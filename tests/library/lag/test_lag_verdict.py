@@ -143,7 +143,7 @@ CASES: list[tuple[str, History, str, int]] = [
     ("the lag service died a minute ago", [replace(behind(0), at=NOW - 60)], "UNKNOWN", 1),
     ("a poll or two may be missing", [replace(behind(0), at=NOW - 30)], "OK", 12),
     ("its topic was created again", [Sample(NOW, blind="page_view was created again")], "UNKNOWN", 1),
-    ("a failed poll is no rewind", [Sample(NOW - 1, END + 1, blind="no topic"), behind(0)], "OK", 12),
+    ("a failed poll is not a rewind", [Sample(NOW - 1, END + 1, blind="no topic"), behind(0)], "OK", 12),
     ("retention deleted unread records", [replace(behind(60), earliest=END - 5000)], "FALLING_OFF", 2),
     ("retention deleted only what it had read", [replace(behind(60), earliest=END - 6000)], "UNKNOWN", 8),
     ("retention deleted everything, after it was read", [replace(behind(0), earliest=END)], "OK", 12),
@@ -157,7 +157,7 @@ CASES: list[tuple[str, History, str, int]] = [
     ("an hour ahead of retention, and faster", over(60, on_the_edge), "WARN", 10),
     ("an hour ahead of retention, one sample: counts as motionless", [behind(7 * DAY - 3600)], "FALLING_OFF", 4),
     ("past retention, not deleted yet", over(60, lambda ago: behind(7 * DAY + 9, ago)), "FALLING_OFF", 4),
-    ("a retention of a minute is no emergency", [replace(behind(20), retention=60.0)], "UNKNOWN", 8),
+    ("a retention of a minute is not an emergency", [replace(behind(20), retention=60.0)], "UNKNOWN", 8),
     ("without retention, nothing is dropped", over(60, kept_forever(since(90 * DAY))), "STALL", 7),
     ("the beginning of the log moves towards it", over(60, begins(50, 35, 20, 5)), "FALLING_OFF", 5),
     ("the beginning of the log moved once", over(60, begins(30)), "OK", 12),
@@ -165,7 +165,7 @@ CASES: list[tuple[str, History, str, int]] = [
     ("its application never ran", over(60, lambda ago: replace(since(900)(ago), batch_at=None)), "STOP", 6),
     ("other views move, this one does not", over(60, since(900)), "STALL", 7),
     ("a restart within the limit", over(60, dead(lambda ago: since(50)(min(ago, 5)))), "WARN", 11),
-    ("a quiet topic is no stop (a false alarm of Burrow)", over(60, quiet), "OK", 12),
+    ("a quiet topic is not a stop (a false alarm of Burrow)", over(60, quiet), "OK", 12),
     ("quiet for hours, then one record", over(60, one_new_record), "OK", 12),
     ("ten seconds of history, behind", over(2, lambda ago: behind(30, ago)), "UNKNOWN", 8),
     ("ten seconds of history, caught up", over(2, lambda ago: behind(0, ago)), "OK", 12),
@@ -192,7 +192,7 @@ def test_the_verdict_where(history: History, verdict: str, rule: int) -> None:
 
 
 FROM_THE_ARCHIVE: list[tuple[str, History, str, int]] = [
-    ("retention deleted unread records: the archive has them", over(60, beyond_retention), "WARN", 10),
+    ("retention deleted unread records: the archive contains them", over(60, beyond_retention), "WARN", 10),
     ("the beginning of the log moves on ahead of it", over(60, cut_repeatedly), "WARN", 10),
     ("past retention, not deleted yet", over(60, lambda ago: behind(7 * DAY + 9, ago)), "WARN", 10),
     (

@@ -85,7 +85,7 @@ class World:
         return list(messages(self.settings, topic, 0, begin, end))
 
     def complete(self, topic: str, accepted: AcceptedCut) -> list[str]:
-        """Every record that the archive has, once it has read the log from where it goes on."""
+        """Every record that the archive contains, once it has read the log from where it goes on."""
         case = CASES[topic]
         past = case.archived > CUT_AT
         kept = [f"old {n}" for n in range(case.archived)] if past else []

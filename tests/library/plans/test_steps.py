@@ -102,7 +102,7 @@ def test_another_step_is_refused(lab: Lab, step: Step, reason: str) -> None:
 
 
 def test_a_state_is_a_struct_of_the_values(lab: Lab) -> None:
-    with pytest.raises(BadDeclaration, match="is no struct, but int"):
+    with pytest.raises(BadDeclaration, match="is not a struct, but int"):
         lab.compiled("refused", replace(COUNTED, fold=Steps(lambda: F.lit(0), lambda state, click: state)))
     with pytest.raises(BadDeclaration, match="the key and the measures are"):
         lab.compiled("refused", replace(COUNTED, values=("clicks",)))
@@ -113,7 +113,7 @@ def test_steps_need_one_row_one_order_and_whole_checkpoints() -> None:
         replace(COUNTED, key=("visitor_id", "clicks"))
     with pytest.raises(BadDeclaration, match="have none in common"):
         replace(COUNTED, reads=("click", "search"))
-    with pytest.raises(BadDeclaration, match="no multiple of every=3"):
+    with pytest.raises(BadDeclaration, match="not a multiple of every=3"):
         replace(COUNTED, fold=Steps(_none, _another, every=3))
     with pytest.raises(BadDeclaration, match="already has the column number"):
         replace(COUNTED, values=("clicks", "number"))

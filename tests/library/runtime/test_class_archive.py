@@ -33,7 +33,7 @@ def test_a_session_maps_it(spark: SparkSession, settings: Settings) -> None:
 
 
 def test_the_class_path_lists_each_jar_once_and_spark_s_own_jars_first(settings: Settings) -> None:
-    """Java 21 maps no archive if a jar is listed again before others."""
+    """Java 21 maps no archive if a jar is listed again before other jars."""
     given = {"spark.driver.extraClassPath": "/opt/given.jar"}
     changed = settings.model_copy(update={"spark_conf": given})
     own, ours = f"{java.pyspark_home()}/jars/*", [str(jar) for jar in settings.jars("spark")]

@@ -52,7 +52,7 @@ def test_law_host_and_page_are_those_of_pythons_parser(host: str, port: str, pat
     url = f"https://{host}{port}{path}{rest}"
     try:
         parsed = urlsplit(url)
-    except ValueError:  # an address in brackets that is none
+    except ValueError:  # the brackets do not contain an address
         return
     assert found([url]) == [(parsed.netloc.removesuffix(port), parsed.path or None)]
 
@@ -72,8 +72,8 @@ def test_an_empty_group_is_null() -> None:
 @pytest.mark.parametrize(
     ("source", "pattern", "reason"),
     [
-        ("nothing", "(?P<word>a)", "come from a text field; 'nothing' is none"),
-        ("amount", "(?P<word>a)", "come from a text field; 'amount' is none"),
+        ("nothing", "(?P<word>a)", "come from a text field, and 'nothing' is not"),
+        ("amount", "(?P<word>a)", "come from a text field, and 'amount' is not"),
         ("text", "(?P<word>a", "cannot be used: .*missing \\)"),
         ("text", "(a)", r"cannot be used: .* Each group needs a name, as in \(\?P<host>…\)"),
         ("text", "a", "has no group"),

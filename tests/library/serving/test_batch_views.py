@@ -125,7 +125,7 @@ def test_a_build_without_new_records_only_says_that_the_rows_are_current(ground:
 
 
 def test_rows_are_compared_at_the_positions_of_their_build(ground: Archived) -> None:
-    """The archive has later records. The certificate is verified from the archive alone."""
+    """The archive contains later records. The certificate is verified from the archive alone."""
     build(ground)
     ground.click(0, [("eve:1", "1", 9)])
     found = reconcile(ground.lab.context, ground.compiled, FROM_RAW)

@@ -52,8 +52,8 @@ SUMMED = replace(CLICKS, transform=lambda click: click, measures={"n": Sum()})
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Match(("clicks", "clicks"), key={"a": "clicks.visitor_id"}), "names a table twice"),
     (lambda: replace(CLICKED, on=()), "does not connect 'clicks'"),
-    (lambda: replace(CLICKED, key={"query": "visits.query"}), "is no column of the tables"),
-    (lambda: replace(CLICKED, key={"query": "query"}), "is no column of the tables"),
+    (lambda: replace(CLICKED, key={"query": "visits.query"}), "is not a column of the tables"),
+    (lambda: replace(CLICKED, key={"query": "query"}), "is not a column of the tables"),
     (lambda: replace(CLICKED, where=(("searches.shown", "!=", 1),)), "is not one of the operators"),
     (lambda: joined(sides={"searches": SEARCHES, "clicks": SUMMED}), "needs one `Latest` measure"),
     (lambda: joined(keep="7 days"), "has no `keep`"),

@@ -63,7 +63,7 @@ def accept_loss(as_json: AsJson = False) -> None:
 def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """After PostgreSQL was restored from a backup, point its catalog at the newest tables in the bucket.
 
-    Event versions that only the bucket has, and replays that only the log has, are added to the database.
+    Event versions that only the bucket contains, and replays that only the log contains, are added to the database.
     """
     from truelog.archive.adopt import adopt_event_versions, adopt_newest
     from truelog.ingest import replay_ledger

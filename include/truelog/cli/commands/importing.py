@@ -91,7 +91,7 @@ def _lines(lines: BinaryIO, file: Path) -> Iterator[bytes]:
         for line in lines:
             yield line.rstrip(b"\r\n")
     except (EOFError, OSError, zlib.error) as error:
-        raise BadInput(f"{file} cannot be read to the end: {error}") from error
+        raise BadInput(f"{file} could not be read completely: {error}") from error
 
 
 @contextmanager

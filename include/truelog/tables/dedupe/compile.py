@@ -64,7 +64,7 @@ def remembered(events: Frames, horizon: int) -> Frames:
 
 
 def without_copies(events: Frames, horizon: int) -> Frames:
-    """The events that are no copies. `events` begin with the log, or early enough to contain all that have copies."""
+    """The events without the copies. `events` begin with the log, or early enough to contain all that have copies."""
     return {topic: _without_copies(topic, frame, horizon) for topic, frame in events.items()}
 
 

@@ -129,8 +129,8 @@ def _last(state: sql.Identifier, partitions: Partitions) -> sql.Composed:
 def _copies(seen: CompiledView, staged: StagedRows) -> sql.Composed:
     """The query of the coordinates of the staged events that are copies.
 
-    The latest earlier event with the same id decides, because its log time is the greatest. It is found by the index of
-    the key, in whose order the offsets are last.
+    The latest earlier event with the same id decides, because its log time is the greatest. The key's index finds
+    it, because the offset is its last column.
     """
     return sql.SQL(
         "SELECT {coordinates} FROM ("

@@ -56,7 +56,7 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
 
 
 def require_row_wise(name: str, declared: DataFrame) -> None:
-    """Require that the steps in `declared`, a selection from states and inputs, are functions of one of each.
+    """Require that each step in `declared`, a selection from states and inputs, uses one state and one input.
 
     Raises:
         BadDeclaration: names what they use.

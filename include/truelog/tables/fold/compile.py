@@ -83,5 +83,5 @@ def _state_type(spark: SparkSession, name: str, steps: Steps) -> StructType:
     [initial] = spark.range(0).select(steps.initial()).schema
     dtype = DataType.fromDDL(initial.dataType.simpleString())
     if not isinstance(dtype, StructType):
-        raise BadDeclaration(f"{name}: the initial state is no struct, but {dtype.simpleString()}.")
+        raise BadDeclaration(f"{name}: the initial state is not a struct, but {dtype.simpleString()}.")
     return dtype

@@ -84,7 +84,7 @@ def first_inputs(compiled: CompiledView, inputs: sql.Composable) -> sql.Composed
 
 
 def _share(compiled: CompiledView, staged: StagedRows, number: int, shares: int) -> sql.Composed:
-    """The query of the staged inputs of a share of the groups."""
+    """The query that reads the staged inputs for a share of the groups."""
     return sql.SQL(
         "SELECT * FROM {} WHERE attempt = ANY({}) AND abs(mod(hashtextextended(ROW({})::text, 0), {})) = {}"
     ).format(

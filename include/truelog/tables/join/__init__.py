@@ -1,1 +1,1 @@
-"""Join: the tables that count combinations of rows of other tables of the view."""
+"""Join: the tables that count how rows in the view's other tables combine."""
