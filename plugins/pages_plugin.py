@@ -5,7 +5,6 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from pages.former_addresses import FormerAddresses
 from pages.headers import EVERYWHERE, Headers
 
 PREFIX, ROUTE = "/truelog", "truelog"
@@ -32,7 +31,6 @@ class PagesPlugin(AirflowPlugin):
     fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "Truelog"}]  # noqa: RUF012  the base class declares it so
     fastapi_root_middlewares = [  # noqa: RUF012
         {"middleware": Headers, "args": [], "kwargs": {"headers": EVERYWHERE}, "name": "headers"},
-        {"middleware": FormerAddresses, "args": [], "kwargs": {"plugin": PLUGIN}, "name": "former addresses"},
     ]
     external_views = [  # noqa: RUF012
         {

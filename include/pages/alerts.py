@@ -14,7 +14,7 @@ from pages.access import SignedIn, may_handle_alerts, require_own_page
 from pages.answer import Answer, parts
 from pages.data import OF_STREAMS
 from truelog.alerts import alert_scheduler, alert_store
-from truelog.alerts.alert_kind import KINDS, RENAMED, former_kind
+from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_rules import Alert
 from truelog.control import application
 from truelog.lag import lag_limits
@@ -72,7 +72,6 @@ def all_alerts(user: SignedIn) -> Answer:
 
 @router.get("/data/runbook", dependencies=OF_STREAMS)
 def runbook(kind: str) -> Answer:
-    kind = RENAMED.get(kind, kind)
     if kind not in KINDS:
         raise HTTPException(404, f"No alert kind {kind!r}")
     return Answer(kind=kind, text=(PROJECT / "docs" / "runbooks" / f"{kind}.md").read_text("utf-8"))
@@ -106,4 +105,4 @@ def _as_dict(alert: Alert) -> dict[str, Any]:
         "page": kind.page.format(subject=quote(alert.subject, safe="")),
         "dag": kind.dag.format(subject=alert.subject),
     }
-    return {"key": alert.key, "former_kind": former_kind(alert.kind)} | texts | parts(alert)
+    return {"key": alert.key} | texts | parts(alert)

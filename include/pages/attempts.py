@@ -28,7 +28,6 @@ class Try:
 
     id: UUID
     task: str
-    index: int  # -1; release 0.1 ran a mapped job for each view
     state: str
     started_at: datetime | None
 
@@ -70,7 +69,7 @@ def newest(tries: Iterable[Try], begins: datetime, ends: datetime) -> Attempt:
     """The last try of each task in [begins, ends). Times are compared in milliseconds, the precision of the ids."""
     first, last = _milliseconds(begins), _milliseconds(ends)
     made = sorted((each for each in tries if first <= each.made_at < last), key=lambda each: each.id.int)
-    return Attempt(tuple({(each.task, each.index): each for each in made}.values()), ends)
+    return Attempt(tuple({each.task: each for each in made}.values()), ends)
 
 
 def _milliseconds(moment: datetime) -> datetime:
@@ -95,9 +94,9 @@ def _tries(session: Session, runs: Collection[str]) -> dict[str, list[Try]]:
         (TaskInstance, TaskInstance.id),
         (TaskInstanceHistory, TaskInstanceHistory.task_instance_id),
     ):
-        query = select(table.run_id, number, table.task_id, table.map_index, table.state, table.start_date).where(
+        query = select(table.run_id, number, table.task_id, table.state, table.start_date).where(
             table.dag_id == Dag.RECOMPUTE, table.run_id.in_(runs)
         )
-        for run, id_, task, index, state, started_at in session.execute(query):
-            found.setdefault(run, []).append(Try(id_, task, index, str(state), started_at))
+        for run, id_, task, state, started_at in session.execute(query):
+            found.setdefault(run, []).append(Try(id_, task, str(state), started_at))
     return found

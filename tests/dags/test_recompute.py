@@ -235,16 +235,6 @@ def test_the_user_who_started_a_backfill_is_recorded(dags: "DagBag", postgresql:
     assert [(each.doer, each.about) for each in operations] == [("oncall", "asked: a: 2026-11-01")]
 
 
-def test_a_job_that_release_0_1_planned_says_what_to_clear(dags: "DagBag") -> None:
-    """Its plan is a list of jobs. A retry would fail in the same way, so there is none."""
-    from airflow.sdk.exceptions import AirflowFailException
-    from recompute_job import RecomputeJob
-
-    planned = [{"application_args": ["a"], "called": "a 2026-11-02"}]
-    with pytest.raises(AirflowFailException, match="clear `plan`"):
-        RecomputeJob(task_id="recompute_of_0_1", planned=planned).execute({})
-
-
 def test_an_event_names_the_try_that_announced_it(dags: "DagBag") -> None:
     """A later backfill repeats the run under the same id."""
     from recompute import announce

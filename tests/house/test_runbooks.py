@@ -5,21 +5,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.house.tree import PROJECT, plant, texts
-from truelog.alerts.alert_kind import KINDS, RENAMED
+from truelog.alerts.alert_kind import KINDS
 
 ROW = re.compile(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", re.MULTILINE)
 PARTS = ("\n1. ", "**Resolved**")
-REDIRECT = "This alert is now called `{0}`: see [{0}]({0}.md).\n"
 
 
-def wrong(root: Path, kinds: Mapping[str, str], renamed: Mapping[str, str]) -> list[str]:
+def wrong(root: Path, kinds: Mapping[str, str]) -> list[str]:
     """Every missing, superfluous or incomplete page and row. `kinds` maps each kind to its severity."""
     pages = {Path(name).stem: text for name, text in texts(root, "docs/runbooks/*.md")}
-    redirects = {former: REDIRECT.format(kind) for former, kind in renamed.items()}
-    bad_redirects = [former for former, text in redirects.items() if pages.pop(former, None) != text]
     rows = {name: (page, severity) for name, page, severity in ROW.findall((root / "docs/alerts.md").read_text())}
     return [
-        *(f"docs/runbooks/{former}.md does not lead to {renamed[former]}.md" for former in bad_redirects),
         *(f"{kind} has no page docs/runbooks/{kind}.md" for kind in sorted(kinds.keys() - pages.keys())),
         *(f"docs/runbooks/{page}.md belongs to no kind" for page in sorted(pages.keys() - kinds.keys())),
         *(
@@ -37,19 +33,13 @@ def wrong(root: Path, kinds: Mapping[str, str], renamed: Mapping[str, str]) -> l
 
 
 def test_every_kind_has_its_runbook_and_every_runbook_its_kind() -> None:
-    assert wrong(PROJECT, {kind: str(each.severity) for kind, each in KINDS.items()}, RENAMED) == []
+    assert wrong(PROJECT, {kind: str(each.severity) for kind, each in KINDS.items()}) == []
 
 
 def test_every_kind_says_what_it_means_and_what_to_do_first() -> None:
     for kind, each in KINDS.items():
         assert "{subject}" in each.meaning, kind
         assert each.first_step.endswith((".", "?")), kind
-
-
-def test_former_names_lead_to_kinds_and_are_none() -> None:
-    assert set(RENAMED.values()) <= KINDS.keys()
-    assert len(set(RENAMED.values())) == len(RENAMED)
-    assert not RENAMED.keys() & KINDS.keys()
 
 
 def test_a_missing_page_is_seen(tmp_path: Path) -> None:
@@ -59,13 +49,8 @@ def test_a_missing_page_is_seen(tmp_path: Path) -> None:
         "docs/alerts.md": table,
         "docs/runbooks/one.md": page.format("one"),
         "docs/runbooks/old.md": "# old\n",
-        "docs/runbooks/uno.md": REDIRECT.format("one"),
-        "docs/runbooks/due.md": REDIRECT.format("one"),
     }
-    renamed = {"uno": "one", "due": "two", "tre": "one"}
-    assert wrong(plant(tmp_path, planted), {"one": "warning", "two": "critical"}, renamed) == [
-        "docs/runbooks/due.md does not lead to two.md",
-        "docs/runbooks/tre.md does not lead to one.md",
+    assert wrong(plant(tmp_path, planted), {"one": "warning", "two": "critical"}) == [
         "two has no page docs/runbooks/two.md",
         "docs/runbooks/old.md belongs to no kind",
         "docs/runbooks/old.md lacks its kind in the title, a first step, or when the alert is resolved",

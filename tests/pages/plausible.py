@@ -111,7 +111,7 @@ def _applications(connection: Connection) -> None:
         )
         connection.execute(
             "INSERT INTO truelog.launch (application, reason, launched_at) "
-            "VALUES (%s, 'dead', now() - interval '5 hours')",
+            "VALUES (%s, 'down', now() - interval '5 hours')",
             (name,),
         )
     for second in range(70):

@@ -177,14 +177,12 @@ export function count(n, noun, plural = `${noun}s`) {
   return `${number(n)} ${n === 1 ? noun : plural}`;
 }
 
-// Why an application was started. Releases before 0.2 recorded two reasons under other names.
+// Why an application was started.
 const START_REASONS = {
   down: "was down",
-  dead: "was down",
   hung: "was hung",
   changed: "new code",
   restart_pending: "restart requested",
-  wished: "restart requested",
   "by hand": "by hand",
 };
 

@@ -191,36 +191,3 @@ KINDS = {
         open_after=timedelta(minutes=1),
     ),
 }
-
-# The names used before 0.2, and the current names. Commands and requests accept a former name for one release.
-# `storage/sql/alert_kinds.sql` contains the same pairs and renames the kinds in a database.
-RENAMED = {
-    "down": "application_down",
-    "starved": "no_input",
-    "restarting": "application_restarting",
-    "falling_off": "retention_risk",
-    "rewound": "positions_rewound",
-    "stands": "stalled",
-    "behind": "lagging",
-    "blind": "lag_unknown",
-    "different": "view_different",
-    "undecided": "reconcile_inconclusive",
-    "unproved": "certificate_stale",
-    "unsound": "archive_corrupt",
-    "unaudited": "archive_unaudited",
-    "unusual": "quality_anomaly",
-    "disk": "disk_low",
-    "unwatched": "alert_source_down",
-}
-_FORMER = {kind: former for former, kind in RENAMED.items()}
-
-
-def former_kind(kind: str) -> str | None:
-    """The name of a kind before 0.2, or None if the kind was not renamed."""
-    return _FORMER.get(kind)
-
-
-def with_current_kind(key: str) -> str:
-    """Replace a former kind in a key or a key pattern with its current name."""
-    kind, slash, subject = key.partition("/")
-    return f"{RENAMED.get(kind, kind)}{slash}{subject}"

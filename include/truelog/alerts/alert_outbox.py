@@ -28,20 +28,10 @@ class Notification:
     cause: str
     opened_at: datetime
     resolved_at: datetime | None
-    opened_as: str | None
 
     @property
     def key(self) -> str:
         return f"{self.kind}/{self.subject}"
-
-    @property
-    def receivers_kind(self) -> str:
-        """The kind under which receivers know the incident: the kind's name at the first notification."""
-        return self.opened_as or self.kind
-
-    @property
-    def receivers_key(self) -> str:
-        return f"{self.receivers_kind}/{self.subject}"
 
     @property
     def resolved(self) -> bool:
@@ -80,7 +70,7 @@ def next_notice(connection: Connection, receiver: str) -> Notification | None:
     """The oldest notification that is waiting for a receiver, or None."""
     with connection.cursor(row_factory=class_row(Notification)) as cursor:
         return cursor.execute(
-            "SELECT n.id, n.says AS transition, a.kind, a.subject, n.cause, a.opened_at, a.resolved_at, a.opened_as "
+            "SELECT n.id, n.says AS transition, a.kind, a.subject, n.cause, a.opened_at, a.resolved_at "
             "FROM truelog.notification n JOIN truelog.alert a ON a.id = n.alert "
             "WHERE receiver = %s AND done_at IS NULL ORDER BY n.id LIMIT 1",
             (receiver,),

@@ -15,7 +15,6 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
-from truelog.alerts.alert_kind import former_kind
 from truelog.alerts.alert_outbox import Notification
 from truelog.support.errors import ReceiverDown
 from truelog.support.http_client import post_json
@@ -55,7 +54,7 @@ def alertmanager(settings: Settings, notice: Notification) -> list[dict[str, Any
     return [
         {
             "labels": {
-                "alertname": notice.receivers_kind,
+                "alertname": notice.kind,
                 "severity": notice.definition.severity,
                 "service": "truelog",
                 "subject": notice.subject,
@@ -65,7 +64,6 @@ def alertmanager(settings: Settings, notice: Notification) -> list[dict[str, Any
                 "cause": notice.cause,
                 "first_step": notice.definition.first_step,
                 "runbook_url": runbook,
-                "former_kind": former_kind(notice.kind) or "",
             },
             "startsAt": notice.opened_at.isoformat(),
             "endsAt": ends.isoformat(),
@@ -78,13 +76,12 @@ def pagerduty(settings: Settings, notice: Notification) -> dict[str, Any]:
     """The event without its routing key, which is a secret."""
     event: dict[str, Any] = {
         "event_action": "resolve" if notice.resolved else "trigger",
-        "dedup_key": notice.receivers_key,
+        "dedup_key": notice.key,
     }
     if notice.resolved:
         return event
     page, runbook = links(settings, notice)
     details = {"cause": notice.cause, "first_step": notice.definition.first_step, "runbook": runbook}
-    details |= {"former_kind": former_kind(notice.kind) or ""}
     return event | {
         "payload": {
             "summary": notice.summary[:1024],

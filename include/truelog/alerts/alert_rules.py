@@ -71,7 +71,6 @@ class Alert:
     acknowledged_by: str | None = None
     resolved_at: datetime | None = None
     id: int | None = None  # None until the alert has a row
-    opened_as: str | None = None  # former kind, under which receivers know the incident
 
     @property
     def key(self) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 from psycopg.rows import class_row
 
 from truelog.alerts import alert_effects, alert_outbox
-from truelog.alerts.alert_kind import with_current_kind
 from truelog.alerts.alert_rules import (
     SOURCE_DOWN,
     Alert,
@@ -31,7 +30,7 @@ from truelog.support.errors import BadInput
 
 _ALERT = (
     "SELECT kind, subject, cause, found_at, opened_at, told_at, gone_at, acknowledged_at, acknowledged_by, "
-    "resolved_at, id, opened_as FROM truelog.alert "
+    "resolved_at, id FROM truelog.alert "
 )
 _OF_SOURCE = "WHERE resolved_at IS NULL AND (kind = ANY(%s) OR kind = %s AND subject = %s) ORDER BY id"
 _RECENT = "WHERE resolved_at IS NULL OR resolved_at > now() - %s ORDER BY found_at, id"
@@ -65,12 +64,11 @@ def open_incidents(connection: Connection, application_of: Callable[[str], str])
 
 
 def acknowledge(connection: Connection, key: str, by: str) -> Alert:
-    """Stop the reminders for an open alert. Only the first acknowledgement counts. The key may contain a former kind.
+    """Stop the reminders for an open alert. Only the first acknowledgement counts.
 
     Raises:
         BadInput: no alert with this key is open.
     """
-    key = with_current_kind(key)
     condition = "kind || '/' || subject = %s AND resolved_at IS NULL AND opened_at IS NOT NULL"
     first = connection.execute(
         f"UPDATE truelog.alert SET acknowledged_at = now(), acknowledged_by = %s WHERE {condition} "  # noqa: S608
@@ -96,7 +94,6 @@ def add_silence(connection: Connection, pattern: str, duration: timedelta, *, by
     Raises:
         BadInput: the pattern is empty, or the duration is not positive.
     """
-    pattern = with_current_kind(pattern)
     if not pattern or duration <= timedelta():
         raise BadInput(
             "A silence needs a key pattern and a duration: `truelog alerts silence 'application_down/*' --for 2h`."
@@ -115,7 +112,7 @@ def add_silence(connection: Connection, pattern: str, duration: timedelta, *, by
 
 
 def end_silence(connection: Connection, id_: int, by: str) -> None:
-    """End a silence early, together with the silences that extend it to renamed kinds.
+    """End a silence early.
 
     Raises:
         BadInput: the silence is not active.
@@ -125,7 +122,6 @@ def end_silence(connection: Connection, id_: int, by: str) -> None:
     ).fetchone()
     if ended is None:
         raise BadInput(f"No silence {id_} is active. `truelog alerts` lists the active silences.")
-    connection.execute("UPDATE truelog.silence SET until = now() WHERE extends = %s AND until > now()", (id_,))
     audit_trail.record_operation(connection, OperationKind.UNSILENCE, str(ended[0]), by)
 
 

@@ -24,7 +24,7 @@ from truelog.support.settings import CATALOG, Settings
 from truelog.tables.compiled_view import CompiledView
 
 NAMESPACE = "partials"
-_FINGERPRINT, _FORMER = "truelog.fingerprint.2", "truelog.fingerprint"  # release 0.1 reads only the former formula
+_FINGERPRINT = "truelog.fingerprint.2"
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -109,7 +109,7 @@ def _create(spark: SparkSession, settings: Settings, compiled: CompiledView, sch
         if catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
             _require_same_code(catalog.load_table(f"{NAMESPACE}.{compiled.table}"), compiled)
             return
-    properties = {**_PROPERTIES, _FORMER: compiled.former_fingerprint, _FINGERPRINT: compiled.fingerprint}
+    properties = {**_PROPERTIES, _FINGERPRINT: compiled.fingerprint}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {_name(compiled)} "
@@ -119,12 +119,7 @@ def _create(spark: SparkSession, settings: Settings, compiled: CompiledView, sch
 
 
 def _require_same_code(table: Table, compiled: CompiledView) -> None:
-    """Refuse partials of other code. Partials of release 0.1 get their fingerprint by today's formula."""
-    known = table.properties.get(_FINGERPRINT)
-    compiled.require_same_code(known or table.properties[_FORMER], "its partials were")
-    if known is None:
-        with table.transaction() as change:
-            change.set_properties({_FINGERPRINT: compiled.fingerprint})
+    compiled.require_same_code(table.properties.get(_FINGERPRINT), "its partials were")
 
 
 def _name(compiled: CompiledView) -> str:
@@ -136,6 +131,5 @@ def _to_text(covered: PartialRange) -> str:
 
 
 def _to_range(day: datetime, covers: str) -> PartialRange:
-    begin, end, *readings = covers.split("\n")  # a partial of release 0.1 has no readings
-    positions = Positions.from_text(begin), Positions.from_text(end)
-    return PartialRange(day, *positions, json.loads(readings[0]) if readings else {})
+    begin, end, readings = covers.split("\n")
+    return PartialRange(day, Positions.from_text(begin), Positions.from_text(end), json.loads(readings))

@@ -39,8 +39,8 @@ class Diagnosis(StrEnum):
     CHANGED = "changed"
 
 
-# The values of `truelog.launch.reason` that mean a failure. Releases before 0.2 wrote "dead" instead of DOWN.
-DEATH_REASONS = (Diagnosis.DOWN.value, Diagnosis.HUNG.value, "dead")
+# The values of `truelog.launch.reason` that mean a failure.
+DEATH_REASONS = (Diagnosis.DOWN.value, Diagnosis.HUNG.value)
 
 
 @dataclass(frozen=True)

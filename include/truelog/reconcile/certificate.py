@@ -75,7 +75,7 @@ class Certificate:
     from_raw: bool
     made_by: dict[str, str]
     made_at: datetime
-    # By topic; None if an earlier release made the certificate.
+    # By topic; None if the certificate does not list them.
     event_versions: Mapping[str, UsedVersions] | None = None
     # When the oldest partial behind the rebuild was last compared with raw bytes; None if one never was.
     proved_at: datetime | None = None

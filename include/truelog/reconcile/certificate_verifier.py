@@ -84,12 +84,9 @@ class CertificateVerifier:
             _require_same_topics(certified, self.types)
             if superseded := _other_code(certified, self.compiled) or _other_versions(certified, self.types):
                 return _answer(certified, VerificationVerdict.SUPERSEDED, superseded)  # 1
-            check = self._rebuild_and_compare(certified)
+            return self._rebuild_and_compare(certified)
         except (ArchiveBehind, TopicRecreated) as refused:
             return _answer(certified, VerificationVerdict.UNKNOWN, str(refused))
-        if check.answer == VerificationVerdict.DIFFERENT and (unproved := _unproved_reading(certified, self.types)):
-            return _answer(certified, VerificationVerdict.SUPERSEDED, unproved)
-        return check
 
     def _rebuild_and_compare(self, certified: Certificate) -> CertificateCheck:
         events = self._events(Wanted.between(Positions(), certified.positions))  # 2
@@ -151,22 +148,9 @@ def _described(used: UsedVersions) -> str:
     return f"event versions {versions} in reading {used.reading}"
 
 
-def _unproved_reading(certified: Certificate, types: EventTypes) -> str:
-    """Why the certified rows may have another reading, although the certificate does not name its event versions."""
-    if certified.event_versions is not None:
-        return ""
-    rejudged = [topic for topic in certified.positions.offsets if topic in types and types[topic].reading]
-    if not rejudged:
-        return ""
-    return (
-        f"made by an earlier release, which did not record the event versions, and {', '.join(rejudged)} was judged "
-        f"again: `truelog reconcile {certified.view}` makes a new certificate."
-    )
-
-
 def _other_code(certified: Certificate, compiled: CompiledView) -> str:
     """How the current code differs from the certified code, or an empty string if it is the same."""
-    if certified.version == compiled.view.version and compiled.is_made_by(certified.fingerprint):
+    if certified.version == compiled.view.version and compiled.fingerprint == certified.fingerprint:
         return ""
     return (
         f"made by version {certified.version}, code {certified.fingerprint[:12]}; the view's file now has version "

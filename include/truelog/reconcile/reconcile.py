@@ -212,7 +212,7 @@ def _is_usable(rebuilder: Rebuilder, certified: Certificate, positions: Position
     """Whether the certified rows, with the records since then, are the view at `positions`."""
     before = certified.positions
     return (
-        rebuilder.compiled.is_made_by(certified.fingerprint)
+        certified.fingerprint == rebuilder.compiled.fingerprint
         and all(positions.ids.get(topic) == known for topic, known in before.ids.items())
         and positions.covers(before)
         and certified.event_versions == rebuilder.event_versions(before)

@@ -50,7 +50,7 @@ def declaration_of(event_type: EventType) -> dict[str, Any]:
         "decoder": event_type.decoder,
         "future_limit": event_type.future_limit.total_seconds(),
         "fields": [_field_as_data(each) for each in event_type.fields],
-        **({"derived": derived} if derived else {}),  # absent from declarations that releases before 0.2 made
+        **({"derived": derived} if derived else {}),  # absent if the type derives no column
     }
 
 

@@ -50,7 +50,6 @@ class CompiledView:
     view: View
     dtypes: Mapping[str, DataType]
     fingerprint: str
-    former_fingerprint: str = ""  # by the formula of release 0.1, for what 0.1 made
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)  # of each topic, the columns the view needs
     scans: int = 1  # how often the transform reads its events: a union of two selections reads them twice
     side: str = ""  # the name of a side table; "" for the table that readers query
@@ -119,17 +118,13 @@ class CompiledView:
         """The tables that the view owns: the table that readers query, and the side tables."""
         return self, *self.sides
 
-    def is_made_by(self, fingerprint: object) -> bool:
-        """Whether a fingerprint by any formula is this view's fingerprint."""
-        return fingerprint in (self.fingerprint, self.former_fingerprint)
-
     def require_same_code(self, fingerprint: object, what: str) -> None:
         """Refuse to continue with data that other code made.
 
         Raises:
             CodeChanged: the message says what to do.
         """
-        if not self.is_made_by(fingerprint):
+        if fingerprint != self.fingerprint:
             raise CodeChanged(
                 f"{self.name} changed: {what} made by other code. Bump `version` in its file and rebuild, "
                 f"or restore the code of version {self.view.version}."

@@ -17,7 +17,6 @@ from truelog.tables.fingerprint import (
     combined,
     find_referenced,
     fingerprint,
-    former_fingerprint,
     joined_fingerprint,
 )
 from truelog.tables.fold.compile import compile_fold
@@ -49,10 +48,7 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
         own = _compile_counts(name, view, view.counts, sides)
     else:
         own = _compile_table(spark, name, view, schemas)
-    if sides:
-        compiled = _with_sides(own, sides)
-    else:  # release 0.1 had no side tables
-        compiled = replace(own, former_fingerprint=former_fingerprint(spark, view, schemas))
+    compiled = _with_sides(own, sides) if sides else own
     _require_names(compiled)
     for each in compiled.tables:
         _require_indexes(each)

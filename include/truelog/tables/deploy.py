@@ -27,12 +27,11 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
     """
     with connection.transaction():  # a second caller waits here until the tables exist
         inserted = connection.execute(
-            "INSERT INTO truelog.view (view, version, fingerprint, fingerprint_2, spark, reads, sides, batch_only) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            "INSERT INTO truelog.view (view, version, fingerprint, spark, reads, sides, batch_only) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (
                 compiled.name,
                 compiled.view.version,
-                compiled.former_fingerprint,
                 compiled.fingerprint,
                 pyspark.__version__,
                 list(compiled.view.reads),
@@ -40,24 +39,16 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
                 compiled.view.batch_only,
             ),
         )
-        _stamp(connection, compiled)
         require_same_code(connection, compiled)
         if inserted.rowcount:
             for each in compiled.tables:
                 create_table(connection, each, "state", each.table)
+                create_table(connection, each, "batch", each.table)
                 _create_stage(connection, each)
             kinds.create(connection, compiled)
-        _create_batch_tables(connection, compiled)
         if not compiled.view.batch_only or not _is_shown(connection, compiled):
             show(connection, compiled)
         _create_indexes(connection, compiled)
-
-
-def _create_batch_tables(connection: Connection, compiled: CompiledView) -> None:
-    """Create the batch layer's tables, which views from an earlier release lack."""
-    for each in compiled.tables:
-        if connection.execute("SELECT to_regclass(%s)", (f'batch."{each.table}"',)).fetchone() == (None,):
-            create_table(connection, each, "batch", each.table)
 
 
 def _is_shown(connection: Connection, compiled: CompiledView) -> bool:
@@ -85,15 +76,6 @@ def _indexed(table: CompiledView, declared: tuple[str, ...] | str) -> sql.Compos
     return sql.SQL("btree ({})").format(names(declared))
 
 
-def _stamp(connection: Connection, compiled: CompiledView) -> None:
-    """Give a table of release 0.1 its fingerprint by today's formula, if 0.1 would also continue it with this code."""
-    connection.execute(
-        "UPDATE truelog.view SET fingerprint_2 = %s "
-        "WHERE view = %s AND version = %s AND fingerprint_2 IS NULL AND fingerprint = %s",
-        (compiled.fingerprint, compiled.name, compiled.view.version, compiled.former_fingerprint),
-    )
-
-
 def require_same_code(connection: Connection, compiled: CompiledView) -> None:
     """Refuse a table that other code made, or that does not exist yet.
 
@@ -101,7 +83,7 @@ def require_same_code(connection: Connection, compiled: CompiledView) -> None:
         CodeChanged, NotMade: the message says what to do.
     """
     row = connection.execute(
-        "SELECT coalesce(fingerprint_2, fingerprint) FROM truelog.view WHERE view = %s AND version = %s",
+        "SELECT fingerprint FROM truelog.view WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
     ).fetchone()
     if row is None:

@@ -5,8 +5,7 @@ fields of the events with their types. A field that the view does not use change
 part of a fingerprint, because the log itself says under which declaration a record is judged.
 
 The transform runs twice: on frames with all fields, to find the fields that reach its result, and on frames with only
-these fields, whose plan is hashed. A fingerprint begins with the number of its formula. Release 0.1 used formula 1,
-which has no number. Formula 1 covered all fields of the events but no selected names.
+these fields, whose plan is hashed. A fingerprint begins with the number of its formula.
 """
 
 import hashlib
@@ -20,7 +19,6 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from truelog.schema.derived import IS_DERIVED
 from truelog.support.durations import seconds
 from truelog.tables import plan
 from truelog.tables.plan import empty_frame
@@ -78,26 +76,6 @@ def joined_fingerprint(view: View, counts: Mapping[str, Match]) -> str:
 def combined(fingerprints: list[str]) -> str:
     """The fingerprint of a view with these fingerprints of its tables."""
     return f"{_FORMULA}:{_hash(fingerprints)}"
-
-
-def former_fingerprint(spark: SparkSession, view: View, schemas: Schemas) -> str:
-    """The fingerprint by formula 1, which only proves that an existing table or certificate is of the same code.
-
-    Events had no derived columns then. "" if the view uses one.
-    """
-    fields = {t: StructType([each for each in schemas[t] if IS_DERIVED not in each.metadata]) for t in view.reads}
-    try:
-        with _quietly():
-            selected = _selected(spark, view, fields)
-    except Exception:  # a transform may raise anything if a field is missing
-        return ""
-    parts = [
-        plan.analyzed(selected).canonicalized().toString(),
-        *_declared(view),
-        *(fields[topic].json() for topic in view.reads),
-        f"meaning {MEANING}, future limit 0:05:00",
-    ]
-    return _hash(parts)
 
 
 def _plan(selected: DataFrame) -> Iterator[str]:

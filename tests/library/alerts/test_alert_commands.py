@@ -36,7 +36,7 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
         "critical",
         "it <died> [red]",
     )
-    assert (alert["kind"], alert["former_kind"], alert["opened_as"]) == ("application_down", "down", None)
+    assert alert["kind"] == "application_down"
     assert alert["runbook"] == "docs/runbooks/application_down.md"
 
     assert answer("alerts", "ack", "application_down/stream", "--by", "ann")["acknowledged_by"] == "ann"
@@ -54,9 +54,6 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
     assert truelog("alerts", "unsilence", str(made["id"])).returncode == 0
     assert alert_store.active_silences(database) == []
 
-    former = truelog("alerts", "silence", "down/*", "--for", "2h", "--why", "by its former name", "--json")
-    assert '"pattern":"application_down/*"' in former.stdout
-    assert "down/* is now called application_down/*." in former.stderr
     refused = truelog("alerts", "ack", "application_down/none", "--by", "ann")
     assert (refused.returncode, "No alert application_down/none is open" in refused.stderr) == (2, True)
     assert truelog("alerts", "silence", "*", "--for", "two hours", "--why", "").returncode == 2

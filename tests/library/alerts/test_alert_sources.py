@@ -292,7 +292,7 @@ def test_the_archive_is_checked_by_its_last_audit(postgresql: Settings, database
     assert keys(alert_verification.observe_archive(postgresql)) == set()
     database.execute(
         "INSERT INTO truelog.launch (application, reason, launched_at) "
-        "VALUES ('archive', 'dead', now() - interval '37 h')"
+        "VALUES ('archive', 'down', now() - interval '37 h')"
     )
     assert keys(alert_verification.observe_archive(postgresql)) == {"archive_unaudited/archive"}
     database.execute(insert, (["a hole", "b", "c", "d"], HOUR))

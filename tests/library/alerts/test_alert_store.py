@@ -274,7 +274,6 @@ def test_alertmanager_gets_its_own_format(receiving: Settings, database: Connect
         "cause": '<b>"it died"</b>',
         "first_step": KINDS[KIND].first_step,
         "runbook_url": "docs/runbooks/application_down.md",
-        "former_kind": "down",
     }
     assert (
         opened["generatorURL"]

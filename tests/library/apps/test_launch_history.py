@@ -25,18 +25,18 @@ def launched(reason: str, ago: timedelta, **more: Any) -> Launches:
 @pytest.mark.parametrize(
     ("why", "status", "launch", "starting"),
     [
-        ("it was killed", DEAD, launched("dead", 2 * HOUR), False),
+        ("it was killed", DEAD, launched("down", 2 * HOUR), False),
         (
             "it was killed and is being restarted",
             DEAD,
-            launched("dead", timedelta(seconds=5), launching=True),
+            launched("down", timedelta(seconds=5), launching=True),
             False,
         ),
         ("a release restarts it", DEAD, launched("changed", timedelta(seconds=5)), True),
         ("its task was cleared by hand", DEAD, launched("cleared by hand", timedelta(seconds=5), launching=True), True),
         ("a release restarted it, and it did not come up", DEAD, launched("changed", timedelta(minutes=4)), False),
-        ("it is being stopped for a restart", DEAD, launched("dead", 2 * HOUR, launching=True), True),
-        ("the platform was just started", DEAD, launched("dead", 2 * HOUR, platform_started_at=NOW - HOUR / 60), True),
+        ("it is being stopped for a restart", DEAD, launched("down", 2 * HOUR, launching=True), True),
+        ("the platform was just started", DEAD, launched("down", 2 * HOUR, platform_started_at=NOW - HOUR / 60), True),
         (
             "the platform was started, and it did not come up",
             DEAD,
@@ -50,8 +50,8 @@ def launched(reason: str, ago: timedelta, **more: Any) -> Launches:
             False,
         ),
         ("it was never launched", ApplicationStatus(STREAM), NEVER, True),
-        ("it is launched for the first time", ApplicationStatus(STREAM), launched("dead", timedelta(seconds=9)), True),
-        ("it never came up", ApplicationStatus(STREAM), launched("dead", timedelta(minutes=4)), False),
+        ("it is launched for the first time", ApplicationStatus(STREAM), launched("down", timedelta(seconds=9)), True),
+        ("it never came up", ApplicationStatus(STREAM), launched("down", timedelta(minutes=4)), False),
         ("it is alive and hangs", replace(DEAD, alive=True), NEVER, False),
     ],
 )

@@ -12,10 +12,7 @@ from rich.console import Console
 
 from tests.command import truelog
 from truelog import __version__
-from truelog.cli.commands.streaming import streams, tables
-from truelog.monitor import health
-from truelog.monitor.health import ApplicationHealth, ViewHealth
-from truelog.support.settings import Settings
+from truelog.cli.commands.streaming import tables
 
 TRUELOG = Path(sys.executable).with_name("truelog")
 
@@ -54,7 +51,7 @@ def test_status_of_stopped_services_is_1() -> None:
     [line] = ended.stdout.splitlines()
     answer = json.loads(line)
     assert {service["state"] for service in answer["services"]} == {"STOPPED"}
-    assert {(each["state"], each["former_state"]) for each in answer["streams"]} == {("UNKNOWN", "UNKNOWN")}
+    assert {each["state"] for each in answer["streams"]} == {"UNKNOWN"}
     assert made.analyst_password.get_secret_value() not in ended.stdout
 
 
@@ -71,20 +68,6 @@ def test_brackets_in_a_reason_are_shown_unchanged() -> None:
     shown = printed.getvalue()
     assert "in [red]a[/nothing]" in shown
     assert "lag unknown: Kafka [/] is away" in shown
-
-
-def test_json_shows_the_former_name_of_a_state(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    view = ViewHealth("one", "STALLED", "it fails", None, {}, None, None)
-    found = [
-        ApplicationHealth("archive", "DOWN", "running"),
-        ApplicationHealth("stream", "RUNNING", "running", views=[view]),
-    ]
-    monkeypatch.setattr(health, "application_health", lambda _: found)
-    archive, stream = streams(postgresql)
-    assert (archive["state"], archive["former_state"]) == ("DOWN", "DEAD")
-    assert (stream["state"], stream["former_state"]) == ("RUNNING", "RUNNING")
-    [shown] = stream["views"]
-    assert (shown["state"], shown["former_state"], shown["reason"]) == ("STALLED", "STANDING", "it fails")
 
 
 @pytest.mark.parametrize("word", ["up", "down", "status"])

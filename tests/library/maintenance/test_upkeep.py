@@ -83,29 +83,10 @@ def _put(settings: Settings, address: str) -> None:
     bucket.s3_client(settings).put_object(Bucket=name, Key=key, Body=b"written by a crashed writer")
 
 
-def test_partials_of_the_earlier_release_are_stamped(lab: Lab, compiled: CompiledView) -> None:
-    """They had a fingerprint by formula 1 only."""
-
-    def stamps() -> tuple[str | None, str | None]:
-        with open_catalog(lab.settings) as catalog:
-            found = catalog.load_table(f"{partials.NAMESPACE}.{compiled.table}").properties
-        return found.get("truelog.fingerprint"), found.get("truelog.fingerprint.2")
-
-    both = (compiled.former_fingerprint, compiled.fingerprint)
-    assert stamps() == both
-    lab.spark.sql(f"ALTER TABLE archive.partials.{compiled.table} UNSET TBLPROPERTIES ('truelog.fingerprint.2')")
-    other = replace(compiled, fingerprint="2:other", former_fingerprint="other")
+def test_partials_of_other_code_are_neither_read_nor_replaced(lab: Lab, compiled: CompiledView) -> None:
+    other = replace(compiled, fingerprint="2:other")
     with pytest.raises(CodeChanged, match="its partials were made by other code"):
         partials.load_partials(lab.settings, other)
-    assert stamps() == (compiled.former_fingerprint, None)
-    assert partials.load_partials(lab.settings, compiled).ranges == [TILE]
-    assert stamps() == both
-    with pytest.raises(CodeChanged):  # formula 1 does not excuse a difference by formula 2
-        partials.load_partials(lab.settings, replace(compiled, fingerprint="2:other"))
-
-
-def test_partials_of_other_code_are_not_replaced(lab: Lab, compiled: CompiledView) -> None:
-    other = replace(compiled, fingerprint="2:other", former_fingerprint="other")
     states = compiled.totals(lab.spark.createDataFrame([(DAY, 1)], "minute timestamp, views int"))
     with pytest.raises(CodeChanged, match="its partials were made by other code"):
         partials.replace(lab.spark, lab.settings, other, TILE, states)

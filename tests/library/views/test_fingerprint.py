@@ -268,15 +268,3 @@ def test_no_view_depends_on_fields_that_it_does_not_use(spark: SparkSession) -> 
     for name, view in catalogue.load_all_views().items():
         before, after = (compile_view(spark, name, view, each) for each in (types, wider))
         assert before.fingerprint == after.fingerprint, name
-        assert not before.former_fingerprint or before.former_fingerprint != after.former_fingerprint, name
-
-
-def test_derived_columns_are_no_part_of_the_former_formula(spark: SparkSession) -> None:
-    """Views that do not use them keep the tables and certificates of release 0.1."""
-    types = {topic: records.schema(each) for topic, each in load_events().items()}
-    plain = types | {"page_view": StructType([each for each in types["page_view"] if not each.metadata])}
-    assert set(types["page_view"]) - set(plain["page_view"])
-    unaware = catalogue.load_view("request_rates")
-    before, after = (compile_view(spark, "request_rates", unaware, each) for each in (plain, types))
-    assert (before.former_fingerprint, before.fingerprint) == (after.former_fingerprint, after.fingerprint)
-    assert compile_view(spark, "page_views", catalogue.load_view("page_views"), types).former_fingerprint == ""

@@ -67,7 +67,7 @@ def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
     from truelog.storage.database import connect
 
     with connect(Settings()) as connection:
-        alert = alert_store.acknowledge(connection, _with_current_kind(key), by or _user())
+        alert = alert_store.acknowledge(connection, key, by or _user())
     _answer(_as_json(alert), f"{alert.key} is acknowledged by {alert.acknowledged_by}", as_json)
 
 
@@ -79,7 +79,7 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
 
     end_after = duration(lasts)
     with connect(Settings()) as connection:
-        made = alert_store.add_silence(connection, _with_current_kind(pattern), end_after, by=by or _user(), why=why)
+        made = alert_store.add_silence(connection, pattern, end_after, by=by or _user(), why=why)
     _answer(asdict(made), f"silence {made.id} covers {made.pattern} until {made.until:%Y-%m-%d %H:%M} UTC", as_json)
 
 
@@ -94,26 +94,13 @@ def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
     _answer({"id": number}, f"silence {number} has ended", as_json)
 
 
-def _with_current_kind(key: str) -> str:
-    """Accept the former name of a kind, and print the current name."""
-    from truelog.alerts import alert_kind
-
-    current = alert_kind.with_current_kind(key)
-    if current != key:
-        typer.echo(f"{key} is now called {current}. The former name works until the next release.", err=True)
-    return current
-
-
 def _user() -> str:
     return os.environ.get("USER") or "somebody"
 
 
 def _as_json(alert: "Alert") -> dict[str, Any]:
-    from truelog.alerts.alert_kind import former_kind
-
     kind = alert.definition
-    described = {"key": alert.key, "former_kind": former_kind(alert.kind)}
-    described |= {"severity": str(kind.severity), "first_step": kind.first_step}
+    described = {"key": alert.key, "severity": str(kind.severity), "first_step": kind.first_step}
     return described | {"runbook": f"docs/runbooks/{alert.kind}.md"} | asdict(alert)
 
 

@@ -1,7 +1,7 @@
 """`truelog application start` and `stop`, `truelog clock confirm`, and the applications in `truelog status`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -11,19 +11,7 @@ from truelog.cli.output import AsJson, print_json
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
-if TYPE_CHECKING:
-    from truelog.monitor.health import ApplicationHealth
-
 FINE = ("RUNNING", "STARTING", "STOPPED")  # states that need no action
-
-# The state names that were used before 0.2. JSON output contains them as `former_state` until 0.3.
-_FORMER_STATES = {
-    "UP_TO_DATE": "FOLLOWING",
-    "STALLED": "STANDING",
-    "DOWN": "DEAD",
-    "NO_INPUT": "STARVED",
-    "RESTART_PENDING": "WISHED",
-}
 
 Name = Annotated[
     str, typer.Argument(metavar="APPLICATION", help="archive, stream, or an application in TRUELOG_APPLICATIONS.")
@@ -77,7 +65,7 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
         applications = health.application_health(settings)
     except ServiceDown:
         applications = [health.unknown_health(name) for name in application.application_names(settings)]
-    return [_as_json(each) for each in applications]
+    return [asdict(each) for each in applications]
 
 
 def batch_views(settings: Settings) -> list[dict[str, Any]]:
@@ -127,15 +115,6 @@ def unread_table(unread: dict[str, list[dict[str, Any]]]) -> list[Table]:
     for each in unread["broken_event_files"]:
         table.add_row(f"file {each['event']}.py", "all", f"{each['since']:%H:%M:%S}", escape(each["reason"]))
     return [table] if table.row_count else []
-
-
-def _as_json(health: "ApplicationHealth") -> dict[str, Any]:
-    views = [asdict(view) | _former_state(view.state) for view in health.views]
-    return asdict(health) | _former_state(health.state) | {"views": views}
-
-
-def _former_state(state: str) -> dict[str, str]:
-    return {"former_state": _FORMER_STATES.get(state, state)}
 
 
 def tables(streams: list[dict[str, Any]]) -> list[Table]:
