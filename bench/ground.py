@@ -12,7 +12,8 @@ from psycopg import sql
 import runtime
 from tests.scenes.applications import STARTED
 from truelog.monitor import health
-from truelog.storage.database import connect, migrate
+from truelog.storage.database import connect
+from truelog.storage.migration import migrate
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings, default_home
 from truelog.support.wait import until

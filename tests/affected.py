@@ -34,8 +34,8 @@ LOADS = {
     "include/runtime/jars.py": ("include/runtime/ivy.xml",),
     "include/runtime/kafka.py": ("include/runtime/kafka-log4j2.properties",),
     "include/truelog/spark/submit.py": ("include/truelog/spark/spark-log4j2.properties",),
-    "include/truelog/storage/database.py": ("include/truelog/storage/sql/",),
-    "tests/laws/test_golden_certificates.py": ("tests/laws/golden/",),
+    "include/truelog/storage/migration.py": ("include/truelog/storage/sql/",),
+    "tests/laws/test_golden_certificates.py": ("tests/laws/golden/", "tests/laws/fingerprints.json"),
     "tests/laws/test_golden_digest.py": ("tests/laws/golden/",),
     "tests/library/runtime/test_compose.py": ("tests/library/runtime/compose_spec/",),
 }

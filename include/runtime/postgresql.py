@@ -20,7 +20,7 @@ from psycopg import sql
 from runtime.credentials import LOOPBACK
 from runtime.service import Service
 from truelog.storage import api_key
-from truelog.storage.database import migrate
+from truelog.storage.migration import migrate
 from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import CATALOG_ROLE, STAGER, Settings
@@ -215,16 +215,9 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
         "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.serving.analyst_limit
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
-        _FORGET_PASSWORDS,
     ):
         connection.execute(sql.SQL(statement).format(**names))
     _reserve_functions(connection, owner)
-
-
-# Earlier releases sent passwords in statements.
-_FORGET_PASSWORDS = (
-    "SELECT pg_stat_statements_reset(userid, dbid, queryid) FROM pg_stat_statements WHERE query ~* 'role.*password'"
-)
 
 
 def _reserve_functions(connection: psycopg.Connection, owner: str) -> None:

@@ -303,7 +303,7 @@ def launches(database: Connection) -> list[object]:
 
 
 def _died(database: Connection, times: int, ago: str = "1 second") -> None:
-    _launched(database, times, "dead", ago)
+    _launched(database, times, "down", ago)
 
 
 def _launched(database: Connection, times: int, reason: str, ago: str = "1 second") -> None:

@@ -44,12 +44,12 @@ def test_every_rule_names_files_that_exist() -> None:
 FIXTURES = """
 import pytest
 from truelog.log import broker
-from truelog.storage.database import connect
+from truelog.storage.migration import migrate
 pytest_plugins = ("tests.more",)
 @pytest.fixture
 def kafka(): return broker.start()
 @pytest.fixture
-def database(): return connect()
+def database(): return migrate()
 @pytest.fixture
 def both(kafka, database): pass
 """
@@ -58,7 +58,7 @@ TREE = {
     "include/truelog/views/view.py": "class View: pass\n",
     "include/truelog/log/broker.py": "def start():\n    from truelog.log import record\n",
     "include/truelog/log/record.py": "",
-    "include/truelog/storage/database.py": "SCHEMA = 'schema.sql'\n",
+    "include/truelog/storage/migration.py": "SCHEMA = 'schema.sql'\n",
     "include/truelog/storage/sql/schema.sql": "",
     "include/truelog/streaming/app.py": "",
     "include/events/page_view.py": "",
@@ -99,7 +99,7 @@ EVERY = {name.rpartition("/")[2] for name in TREE if "/test_" in name}
     [
         pytest.param("include/truelog/log/broker.py", {"test_kafka.py", "test_both.py"}, id="through a fixture"),
         pytest.param("include/truelog/log/record.py", {"test_kafka.py", "test_both.py"}, id="an import in a function"),
-        pytest.param("include/truelog/storage/database.py", {"test_both.py"}, id="only the fixtures that use it"),
+        pytest.param("include/truelog/storage/migration.py", {"test_both.py"}, id="only the fixtures that use it"),
         pytest.param("include/truelog/storage/sql/schema.sql", {"test_both.py"}, id="a file that a module loads"),
         pytest.param("include/truelog/views/view.py", {"test_nothing.py"}, id="a public name"),
         pytest.param("include/truelog/streaming/app.py", {"test_scene.py"}, id="an application's process"),

@@ -272,7 +272,7 @@ def _judged(
 
 def _operations(connection: Connection) -> None:
     for kind, subject, doer, about in (
-        (OperationKind.LAUNCH, STREAM, audit_trail.AIRFLOW, "dead"),
+        (OperationKind.LAUNCH, STREAM, audit_trail.AIRFLOW, "down"),
         (OperationKind.RELEASE, STREAM, audit_trail.AIRFLOW, "5d0c became 9f2c"),
         (OperationKind.REPAIR, "page_views", audit_trail.AIRFLOW, "3 rows replaced, after reconciliation 57"),
         (

@@ -107,7 +107,7 @@ def test_streams_are_reported_with_all_their_readers(filled: Settings) -> None:
     archive, stream = stream_report.application_reports(filled)
     assert (archive.status.epoch, stream.status.epoch) == (3, 17)
     assert archive.launch
-    assert (archive.launch.reason, archive.launch.within_a_day) == ("dead", 1)
+    assert (archive.launch.reason, archive.launch.within_a_day) == ("down", 1)
     assert (len(archive.batches), len(stream.batches)) == (0, 12)
     assert stream.batches[0].steps["addBatch"] == 180 + 69
     readers = {each.reader: each for each in stream.readers}

@@ -34,7 +34,8 @@ from truelog.control import event_registry, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder
 from truelog.storage import bucket
-from truelog.storage.database import connect, migrate
+from truelog.storage.database import connect
+from truelog.storage.migration import migrate
 from truelog.support.errors import ArchiveCorrupt, Stale
 from truelog.support.settings import Settings
 

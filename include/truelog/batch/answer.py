@@ -1,7 +1,7 @@
 """Batch answers: views rebuilt at the archive's positions, which readers see in place of the stream's rows.
 
-An answer is stored in `batch.<table>`, and `sql/layer.sql` decides when readers get it. `truelog.serving` decides which
-views need one. A batch-only view has no stream, so its rows are its newest answer.
+An answer is stored in `batch.<table>`, and `sql/repeatable/views.sql` decides when readers get it. `truelog.serving`
+decides which views need one. A batch-only view has no stream, so its rows are its newest answer.
 """
 
 from collections.abc import Callable

@@ -71,7 +71,7 @@ RETENTION: dict[str, Expiring | str] = {
     "silence": _BY_ALERT_STORE,
     "notification": _BY_ALERT_STORE,
     "alert_source": "one row for each source",
-    "alert_kind_rename": "one row for each renamed kind",
+    "migration": "one row for each migration",
     "view": _WITH_VERSION,
     "position": _WITH_VERSION,
     "exclusion": _WITH_VERSION,

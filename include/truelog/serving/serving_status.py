@@ -1,6 +1,6 @@
 """Serving status: the layer that a view's readers get, the age of the data, and what is wrong with the stream.
 
-SQL chooses the layer from the reader's own snapshot (`sql/layer.sql`). This module only reports it.
+SQL chooses the layer from the reader's own snapshot (`sql/repeatable/views.sql`). This module only reports it.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
-"""Connections to PostgreSQL, and the migration of the kernel's own tables and functions."""
+"""Connections to PostgreSQL."""
 
 import hashlib
 from collections.abc import Iterable
-from pathlib import Path
 
 import psycopg
 from psycopg import sql
@@ -10,8 +9,6 @@ from psycopg import sql
 from truelog.support.settings import Settings
 
 Connection = psycopg.Connection[tuple[object, ...]]
-
-_SQL = Path(__file__).parent / "sql"
 
 
 def connect(settings: Settings, *, autocommit: bool = False, writer: str | None = None) -> Connection:
@@ -34,24 +31,6 @@ def storable(message: str) -> str:
 def session_name(writer: str) -> str:
     """The name of an application's PostgreSQL sessions: a hash, because PostgreSQL limits the name to 63 bytes."""
     return f"truelog:{hashlib.sha256(writer.encode()).hexdigest()[:32]}"
-
-
-def migrate(settings: Settings) -> None:
-    """Migrate the database to the schema of this release.
-
-    A database that already has this schema remains unchanged: redefining a table or a view waits for all its readers,
-    and later readers queue behind the redefinition.
-    """
-    statements = [(_SQL / file).read_bytes() for file in ("schema.sql", "alert_kinds.sql", "measures.sql", "layer.sql")]
-    digest = hashlib.sha256(b"\n".join(statements)).hexdigest()
-    with connect(settings) as connection:
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.migrate'))")
-        made_by = connection.execute("SELECT obj_description(to_regnamespace('truelog'), 'pg_namespace')").fetchone()
-        if made_by == (digest,):
-            return
-        for each in statements:
-            connection.execute(each)
-        connection.execute(sql.SQL("COMMENT ON SCHEMA truelog IS {}").format(sql.Literal(digest)))
 
 
 def names(columns: Iterable[str], prefix: str = "") -> sql.Composed:

@@ -22,6 +22,7 @@ TruelogError
 ├── BadInput         a file or a query from the user cannot be read
 ├── QueryTooSlow     a query on the archive reached its time limit
 ├── NotSetUp         settings or jars are missing or wrong
+├── SchemaRefused    the database's schema is newer than this release, or too old for it
 ├── CrashLoop        an application keeps exiting soon after each start
 ├── AirflowRefused   Airflow rejected a request
 ├── RunFailed        a DAG run did not succeed
@@ -126,6 +127,10 @@ class BadInput(TruelogError):
 
 class QueryTooSlow(TruelogError):
     """A query on the archive did not finish within its time limit."""
+
+
+class SchemaRefused(TruelogError):
+    """The database's schema is newer than this release, or too old for its migrations."""
 
 
 class NotSetUp(TruelogError):

@@ -90,10 +90,10 @@ def test_an_application_from_its_start_to_its_death(postgresql: Settings, databa
 
 def test_an_application_that_keeps_dying_is_reported(postgresql: Settings, database: Connection) -> None:
     insert = "INSERT INTO truelog.launch (application, reason, launched_at) VALUES ('stream', %s, now() - %s)"
-    for reason, minutes in (("down", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("dead", 11)):
+    for reason, minutes in (("down", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("down", 11)):
         database.execute(insert, (reason, timedelta(minutes=minutes)))
     assert "application_restarting/stream" not in keys(alert_applications.observe(postgresql))
-    database.execute(insert, ("dead", timedelta(minutes=5)))
+    database.execute(insert, ("down", timedelta(minutes=5)))
     assert "application_restarting/stream" in keys(alert_applications.observe(postgresql))
 
 

@@ -27,7 +27,7 @@ from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.schema.event import EventType, load_events
 from truelog.storage import bucket
-from truelog.storage.database import migrate
+from truelog.storage.migration import migrate
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 

@@ -29,7 +29,8 @@ from truelog.schema import event_version
 from truelog.schema.event import load_events
 from truelog.schema.event_version import Cut, EventHistory
 from truelog.storage import bucket
-from truelog.storage.database import connect, migrate
+from truelog.storage.database import connect
+from truelog.storage.migration import migrate
 from truelog.support.errors import CatalogBehind, ServiceDown
 from truelog.support.settings import Settings
 

@@ -20,7 +20,8 @@ from truelog.log.positions import Positions
 from truelog.reconcile.offset_search import Cause
 from truelog.serving import fallback_policy, serving_status
 from truelog.serving.serving_status import BATCH, STREAM
-from truelog.storage.database import Connection, connect, migrate
+from truelog.storage.database import Connection, connect
+from truelog.storage.migration import migrate
 from truelog.support.errors import CodeChanged, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
@@ -186,7 +187,7 @@ def test_readers_follow_the_version_that_the_application_runs(served: Served) ->
 
 
 def test_a_version_that_is_refused_leaves_readers_where_they_are(served: Served) -> None:
-    other = replace(served.compiled, fingerprint="2:other", former_fingerprint="other")
+    other = replace(served.compiled, fingerprint="2:other")
     table.deploy_table(served.connection, replace(served.compiled, view=replace(VIEW, version=2)))
     with pytest.raises(CodeChanged):
         table.deploy_table(served.connection, other)
@@ -311,20 +312,6 @@ def test_queries_read_only_the_current_layer_and_use_its_indexes(served: Served)
             assert all("Index" in each for each in scans), plan
             assert not [line for line in plan if "Sort (" in line], plan
     served.connection.execute("RESET enable_seqscan")
-
-
-def test_a_view_of_an_earlier_release_gets_a_batch_layer(served: Served) -> None:
-    """Until then, the stream's table is the only one, and readers see only that table."""
-    state, batch = (sql.Identifier(schema, served.compiled.table) for schema in ("state", "batch"))
-    served.connection.execute(sql.SQL("DROP VIEW {}").format(served.view))
-    served.connection.execute(sql.SQL("DROP TABLE {}").format(batch))
-    served.connection.execute(sql.SQL("CREATE VIEW {} AS SELECT * FROM {}").format(served.view, state))
-    served.connection.execute("UPDATE truelog.view SET shown = 'as it was' WHERE view = %s", (served.name,))
-
-    table.deploy_table(served.connection, served.compiled)
-    served.connection.execute(sql.SQL("INSERT INTO {} VALUES ('2026-03-01', 2)").format(batch))
-    served.fall_back_to({0: 1})
-    assert served.layer() == BATCH
 
 
 def test_analysts_read_both_layers_and_the_status(served: Served, postgresql: Settings) -> None:

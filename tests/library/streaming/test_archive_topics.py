@@ -21,7 +21,8 @@ from truelog.control import lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
 from truelog.schema.event import Event, EventType, Topic
-from truelog.storage.database import connect, migrate
+from truelog.storage.database import connect
+from truelog.storage.migration import migrate
 from truelog.streaming.archive_topics import ArchiveTopics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings

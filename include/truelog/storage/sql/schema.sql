@@ -1,60 +1,45 @@
--- The kernel's tables in PostgreSQL. Every statement is idempotent.
+-- The tables of Truelog. The SQL views and functions are in `repeatable/`.
+
+-- `truelog up` has already created some of these schemas, with rights for the roles that use them.
 CREATE SCHEMA IF NOT EXISTS truelog;  -- the kernel's own tables
 CREATE SCHEMA IF NOT EXISTS state;    -- one table per view and version, in a form that can be merged
 CREATE SCHEMA IF NOT EXISTS stage;    -- rows that executors have loaded for a merge
+CREATE SCHEMA IF NOT EXISTS batch;    -- batch answers: for each view and version, a table like the table in `state`
 CREATE SCHEMA IF NOT EXISTS recon;    -- copies that a comparison uses
 CREATE SCHEMA IF NOT EXISTS views;    -- what readers see
 CREATE SCHEMA IF NOT EXISTS iceberg;  -- the archive's catalog
 
--- PyIceberg and Spark share these tables and would create them, but Spark's role may not create tables.
-CREATE TABLE IF NOT EXISTS iceberg.iceberg_tables (
+CREATE TABLE truelog.migration (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
+COMMENT ON TABLE truelog.migration IS 'The migrations that this database has';
+
+
+-- The archive's catalog. PyIceberg and Spark share these tables and would create them, but Spark's role may not create tables.
+
+CREATE TABLE iceberg.iceberg_tables (
     catalog_name varchar(255), table_namespace varchar(255), table_name varchar(255), metadata_location varchar(1000),
     previous_metadata_location varchar(1000), iceberg_type varchar(5),
     PRIMARY KEY (catalog_name, table_namespace, table_name)
 );
-CREATE TABLE IF NOT EXISTS iceberg.iceberg_namespace_properties (
+
+CREATE TABLE iceberg.iceberg_namespace_properties (
     catalog_name varchar(255), namespace varchar(255), property_key varchar(255), property_value varchar(1000) NOT NULL,
     PRIMARY KEY (catalog_name, namespace, property_key)
 );
 
-CREATE TABLE IF NOT EXISTS truelog.view (
-    view text, version integer, fingerprint text NOT NULL, spark text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (view, version)
-);
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS shown text;  -- hash of the statements that define the relations that readers see
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS reads text[];  -- the view's topics, known before its first merge
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS deployed_at timestamptz;  -- when an application last began to run this version
--- Formula 2 of the fingerprint. `fingerprint` has formula 1, which release 0.1 reads. NULL if only 0.1 has checked the table.
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS fingerprint_2 text;
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS sides text[] NOT NULL DEFAULT '{}';  -- the names of the view's side tables
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS repairs bigint NOT NULL DEFAULT 0;  -- a merge that has read rows before a repair is refused
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS batch_only boolean NOT NULL DEFAULT false;  -- no stream runs this version
-COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
 
-CREATE OR REPLACE VIEW truelog.deployed AS
-SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only FROM truelog.view
-ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
-COMMENT ON VIEW truelog.deployed IS 'The version of each view that its application runs, or that was built, which readers see. It may be older than the newest version';
+-- Event types and the log
 
-CREATE TABLE IF NOT EXISTS truelog.position (
-    view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,
-    PRIMARY KEY (view, version, topic, partition),
-    FOREIGN KEY (view, version) REFERENCES truelog.view
-);
-ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS advanced_at timestamptz NOT NULL DEFAULT now();
-COMMENT ON TABLE truelog.position IS 'The log position up to which each view has merged';
-
-CREATE TABLE IF NOT EXISTS truelog.event_type (event text PRIMARY KEY, settings jsonb NOT NULL);
+CREATE TABLE truelog.event_type (event text PRIMARY KEY, settings jsonb NOT NULL);
 COMMENT ON TABLE truelog.event_type IS 'The event types, with the settings of their topics and their expected quality';
 
-CREATE TABLE IF NOT EXISTS truelog.event_version (
+CREATE TABLE truelog.event_version (
     event text REFERENCES truelog.event_type, version integer, declaration jsonb NOT NULL,
     made_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (event, version)
 );
 COMMENT ON TABLE truelog.event_version IS 'Each declaration of an event type that has been in force. Never changed or deleted';
 
-CREATE TABLE IF NOT EXISTS truelog.event_cut (
+CREATE TABLE truelog.event_cut (
     id bigint GENERATED ALWAYS AS IDENTITY, event text, topic_id text, reading integer, version integer,
     first_offsets jsonb NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (event, topic_id, reading, version),
@@ -62,284 +47,299 @@ CREATE TABLE IF NOT EXISTS truelog.event_cut (
 );
 COMMENT ON TABLE truelog.event_cut IS 'The first offset of each partition that a version judges, by reading of the topic''s history';
 
--- The reading under which the view counted the records below the position.
-ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS reading integer NOT NULL DEFAULT 0;
+CREATE TABLE truelog.event_file (event text PRIMARY KEY, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now());
+COMMENT ON TABLE truelog.event_file IS 'The event types whose files cannot be used, and why; their last registered versions remain in force';
 
-CREATE TABLE IF NOT EXISTS truelog.exclusion (
+CREATE TABLE truelog.topic_status (
+    topic text, application text, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (topic, application)
+);
+COMMENT ON TABLE truelog.topic_status IS 'The topics that an application has suspended because it cannot read them safely, and why';
+
+CREATE TABLE truelog.log_day (
+    topic text, partition integer, topic_id text, day bigint, first_offset bigint NOT NULL,
+    PRIMARY KEY (topic_id, partition, day)
+);
+COMMENT ON TABLE truelog.log_day IS 'The first offset of each log day in each partition: recorded once, never changed';
+
+CREATE TABLE truelog.log_cut (
+    topic text NOT NULL, topic_id text, partition integer, epoch integer, log_end bigint, found_by text NOT NULL,
+    found_at timestamptz NOT NULL DEFAULT now(), trusted_from bigint, accepted_at timestamptz, accepted_by text,
+    plan jsonb,  -- of `accept-cut`, so that a repeated command does the same
+    PRIMARY KEY (topic_id, partition, log_end, epoch)
+);
+COMMENT ON TABLE truelog.log_cut IS 'Where the log has lost records that were read already; once accepted, only the archive is read below trusted_from';
+
+CREATE TABLE truelog.tick (
+    topic_id text, "offset" bigint, time timestamptz NOT NULL, ends jsonb NOT NULL,
+    PRIMARY KEY (topic_id, "offset")
+);
+COMMENT ON TABLE truelog.tick IS 'Ticks that a view with `keep` may still need to determine its clock';
+
+CREATE TABLE truelog.clock_hold (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), newest timestamptz NOT NULL, machine timestamptz NOT NULL, confirmed timestamptz
+);
+COMMENT ON TABLE truelog.clock_hold IS 'The jump after which the tick service holds the clock of the log, until the jump is confirmed; at most one row';
+
+CREATE TABLE truelog.straggler (topic text PRIMARY KEY, records bigint NOT NULL);
+COMMENT ON TABLE truelog.straggler IS 'How many records reached the log long after their event, counted by the archive';
+
+CREATE TABLE truelog.replay (
+    topic_id text, partition integer, "offset" bigint, target text NOT NULL, "begin" text NOT NULL, doer text NOT NULL,
+    reserved_at timestamptz NOT NULL DEFAULT now(), sent_partition integer, sent_offset bigint, sent_at timestamptz,
+    PRIMARY KEY (topic_id, partition, "offset")
+);
+CREATE INDEX replay_unconfirmed ON truelog.replay (target) WHERE sent_offset IS NULL;
+COMMENT ON TABLE truelog.replay IS 'Each dead letter that was sent again: reserved before it is sent, confirmed with its place in the target topic. Kept forever, as dead letters are';
+
+
+-- Views and their positions
+
+CREATE TABLE truelog.view (
+    view text, version integer, fingerprint text NOT NULL, spark text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
+    reads text[],  -- the view's topics, known before its first merge
+    sides text[] NOT NULL DEFAULT '{}',  -- the names of the view's side tables
+    batch_only boolean NOT NULL DEFAULT false,  -- no stream runs this version
+    repairs bigint NOT NULL DEFAULT 0,  -- a merge that has read rows before a repair is refused
+    shown text,  -- hash of the statements that define the relations that readers see
+    deployed_at timestamptz,  -- when an application last began to run this version
+    PRIMARY KEY (view, version)
+);
+COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
+
+CREATE TABLE truelog.position (
+    view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,
+    reading integer NOT NULL DEFAULT 0,  -- under which the view counted the records below the position
+    leader_epoch integer,  -- in which the position was reached; NULL if not known. No comparison of positions uses it
+    advanced_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (view, version, topic, partition),
+    FOREIGN KEY (view, version) REFERENCES truelog.view
+);
+COMMENT ON TABLE truelog.position IS 'The log position up to which each view has merged';
+
+CREATE TABLE truelog.merge_tally (
+    view text, version integer, merges bigint NOT NULL, rows bigint NOT NULL, preparing double precision NOT NULL,
+    merging double precision NOT NULL,
+    clock timestamptz,  -- the log's clock at the view's positions
+    PRIMARY KEY (view, version)
+);
+COMMENT ON TABLE truelog.merge_tally IS 'The number of merges of each view, their rows and their duration in seconds; counted in the merge''s own transaction';
+
+CREATE TABLE truelog.exclusion (
     view text, version integer, topic text, partition integer, "offset" bigint, error text NOT NULL,
     noticed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (view, version, topic, partition, "offset")
 );
 COMMENT ON TABLE truelog.exclusion IS 'Records on which a view''s transform failed. Both stream and rebuild skip them';
 
-CREATE TABLE IF NOT EXISTS truelog.oversized_group (
+CREATE TABLE truelog.oversized_group (
     view text, version integer, "group" jsonb, noticed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (view, version, "group")
 );
 COMMENT ON TABLE truelog.oversized_group IS 'Groups with more inputs than their view allows, noticed by a merge. They have no rows';
 
-CREATE TABLE IF NOT EXISTS truelog.tick (
-    topic_id text, "offset" bigint, time timestamptz NOT NULL, ends jsonb NOT NULL,
-    PRIMARY KEY (topic_id, "offset")
-);
-COMMENT ON TABLE truelog.tick IS 'Ticks that a view with `keep` may still need to determine its clock';
--- Releases before 0.2 stored a tick without checking its end offsets.
-DELETE FROM truelog.tick WHERE jsonb_typeof(ends) <> 'object' OR ends @? 'strict $.* ? (@.type() <> "object")'
-    OR ends @? 'lax $.*.* ? (@.type() <> "number" || @ < 0 || @ > 9223372036854775807 || @.floor() <> @)';
-
-CREATE TABLE IF NOT EXISTS truelog.lease (
-    application text PRIMARY KEY, epoch bigint NOT NULL, host text NOT NULL, pid integer NOT NULL,
-    taken_at timestamptz NOT NULL DEFAULT now(), batch_at timestamptz
-);
-COMMENT ON TABLE truelog.lease IS 'The process that runs each application. A higher epoch fences off all lower epochs';
-
-CREATE TABLE IF NOT EXISTS truelog.log_day (
-    topic text, partition integer, topic_id text, day bigint, first_offset bigint NOT NULL,
-    PRIMARY KEY (topic_id, partition, day)
-);
-COMMENT ON TABLE truelog.log_day IS 'The first offset of each log day in each partition: recorded once, never changed';
-
-CREATE TABLE IF NOT EXISTS truelog.reconciliation (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL, version integer NOT NULL,
-    positions jsonb NOT NULL, from_raw boolean NOT NULL, row_count bigint NOT NULL, missing bigint NOT NULL,
-    extra bigint NOT NULL, different bigint NOT NULL, repaired bigint NOT NULL, verdict text NOT NULL, reason text NOT NULL, sample jsonb NOT NULL,
-    finished_at timestamptz NOT NULL DEFAULT now()
-);
-COMMENT ON TABLE truelog.reconciliation IS 'The result of each comparison of a streamed view with its rebuild';
-
-CREATE TABLE IF NOT EXISTS truelog.proof (
-    view text, version integer, day timestamptz, proved_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (view, version, day)
-);
-COMMENT ON TABLE truelog.proof IS 'When each partial was last compared with the raw bytes of its day';
-
-CREATE TABLE IF NOT EXISTS truelog.base (
-    view text, version integer, certificate text NOT NULL, snapshot bigint NOT NULL, slices jsonb NOT NULL,
-    begun_at timestamptz NOT NULL, proved_at timestamptz, PRIMARY KEY (view, version)
-);
-COMMENT ON TABLE truelog.base IS 'The rows that the newest incremental comparison begins from: their certificate, and the hash of each slice';
-
-CREATE TABLE IF NOT EXISTS truelog.recomputation (
-    attempt text, view text, day timestamptz, run text, state text NOT NULL DEFAULT 'waiting', keys bigint,
-    changed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (attempt, view, day)
-);
-CREATE INDEX IF NOT EXISTS recomputation_partial ON truelog.recomputation (view, day);
-COMMENT ON TABLE truelog.recomputation IS 'How far each recompute is, by view and log day: waiting, running, done or failed';
-
-CREATE TABLE IF NOT EXISTS truelog.repair (
-    view text NOT NULL, version integer NOT NULL, positions jsonb NOT NULL, key jsonb NOT NULL, before jsonb, after jsonb,
-    repaired_at timestamptz NOT NULL DEFAULT now()
-);
-ALTER TABLE truelog.repair ADD COLUMN IF NOT EXISTS side text NOT NULL DEFAULT '';  -- the side table; '' for the view's own
-CREATE INDEX IF NOT EXISTS repair_view ON truelog.repair (view, version, repaired_at);
-COMMENT ON TABLE truelog.repair IS 'Each row that a repair changed, with its values before and after the repair';
-
-CREATE TABLE IF NOT EXISTS truelog.api_key (
-    name text PRIMARY KEY, role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin')), sha256 bytea NOT NULL,
-    made_at timestamptz NOT NULL DEFAULT now(), revoked_at timestamptz
-);
-COMMENT ON TABLE truelog.api_key IS 'The API keys and their roles. Only the hash of a key is stored';
-
-CREATE TABLE IF NOT EXISTS truelog.replay (
-    topic_id text, partition integer, "offset" bigint, target text NOT NULL, "begin" text NOT NULL, doer text NOT NULL,
-    reserved_at timestamptz NOT NULL DEFAULT now(), sent_partition integer, sent_offset bigint, sent_at timestamptz,
-    PRIMARY KEY (topic_id, partition, "offset")
-);
-CREATE INDEX IF NOT EXISTS replay_unconfirmed ON truelog.replay (target) WHERE sent_offset IS NULL;
-COMMENT ON TABLE truelog.replay IS 'Each dead letter that was sent again: reserved before it is sent, confirmed with its place in the target topic. Kept forever, as dead letters are';
-
-CREATE TABLE IF NOT EXISTS truelog.application (
-    application text PRIMARY KEY, desired text NOT NULL DEFAULT 'running' CHECK (desired IN ('running', 'stopped')),
-    code text, digest text
-);
-COMMENT ON TABLE truelog.application IS 'The desired state and code of each application. `code` was derived from files with the hash `digest`';
-
--- The code that the lease holder is running, and the start time of its process, because another process may reuse the pid.
-ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS code text, ADD COLUMN IF NOT EXISTS process_at double precision;
--- A random id of the holder, because a database that was restored from a backup issues the same epochs again.
-ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS incarnation uuid;
--- The unique index makes the holder a key: FOR KEY SHARE in a merge blocks a new holder, but not the end of a batch.
-CREATE UNIQUE INDEX IF NOT EXISTS lease_holder ON truelog.lease (application, epoch, incarnation);
-
-CREATE TABLE IF NOT EXISTS truelog.launch (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, application text NOT NULL, reason text NOT NULL, wish text,
-    launched_at timestamptz NOT NULL DEFAULT now()
-);
-CREATE INDEX IF NOT EXISTS launch_application ON truelog.launch (application, launched_at);
-COMMENT ON TABLE truelog.launch IS 'Each start of an application: its reason, and the restart request that it fulfils';
-
--- The number of deleted launches: a metric counts all launches since the beginning.
-ALTER TABLE truelog.application ADD COLUMN IF NOT EXISTS old_launches bigint NOT NULL DEFAULT 0;
-
--- A request to restart the application, fulfilled by the launch that contains the same value.
-ALTER TABLE truelog.application ADD COLUMN IF NOT EXISTS wish text;
-
-CREATE OR REPLACE VIEW truelog.application_status AS
-SELECT a.application, a.desired, a.code AS code_wanted, l.code AS code_running, l.epoch, l.pid, l.process_at, l.host,
-    l.taken_at, l.batch_at, EXISTS (
-        SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND (classid::bigint << 32) | objid::bigint = hashtextextended(a.application, 0)
-    ) AS alive,
-    CASE WHEN NOT EXISTS (SELECT FROM truelog.launch g WHERE (g.application, g.wish) = (a.application, a.wish)) THEN a.wish END AS wish
-FROM truelog.application a LEFT JOIN truelog.lease l USING (application);
-COMMENT ON VIEW truelog.application_status IS 'The desired and the actual state of each application; alive: a session holds its lock';
-
-CREATE TABLE IF NOT EXISTS truelog.standing (
+CREATE TABLE truelog.standing (
     view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('UP_TO_DATE', 'STALLED')),
     reason text NOT NULL, since timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE truelog.standing IS 'Whether each view is up to date with the log or stalled, and why; written by the view''s application';
 
--- Release 0.1 had other names for the states. A 0.1 application may still write those names while its successor starts.
-ALTER TABLE truelog.standing DROP CONSTRAINT IF EXISTS standing_state_check;
-UPDATE truelog.standing SET state = CASE state WHEN 'FOLLOWING' THEN 'UP_TO_DATE' ELSE 'STALLED' END WHERE state IN ('FOLLOWING', 'STANDING');
-ALTER TABLE truelog.standing ADD CONSTRAINT standing_state_check CHECK (state IN ('UP_TO_DATE', 'STALLED'));
-CREATE OR REPLACE FUNCTION truelog.rename_state() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    NEW.state := CASE NEW.state WHEN 'FOLLOWING' THEN 'UP_TO_DATE' WHEN 'STANDING' THEN 'STALLED' ELSE NEW.state END;
-    RETURN NEW;
-END $$;
-CREATE OR REPLACE TRIGGER rename_state BEFORE INSERT OR UPDATE ON truelog.standing
-FOR EACH ROW EXECUTE FUNCTION truelog.rename_state();
 
--- The run of the `reconcile` DAG that requested the comparison; NULL if a user requested it on the command line.
-ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS run text;
-CREATE INDEX IF NOT EXISTS reconciliation_view ON truelog.reconciliation (view, version, id);
-CREATE INDEX IF NOT EXISTS reconciliation_newest ON truelog.reconciliation (view, id);
-CREATE INDEX IF NOT EXISTS reconciliation_run ON truelog.reconciliation (run);
+-- The batch layer
 
-CREATE TABLE IF NOT EXISTS truelog.validation (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, reconciliation bigint NOT NULL REFERENCES truelog.reconciliation,
-    success boolean NOT NULL, failed text[] NOT NULL, result jsonb NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+CREATE TABLE truelog.batch_answer (
+    view text, version integer,
+    as_of timestamptz,  -- NULL if the archive's lag is not known
+    made_at timestamptz NOT NULL DEFAULT now(),
+    clock timestamptz,  -- the log's clock at the answer's positions
+    PRIMARY KEY (view, version),
+    FOREIGN KEY (view, version) REFERENCES truelog.view
 );
-CREATE INDEX IF NOT EXISTS validation_reconciliation ON truelog.validation (reconciliation);
+COMMENT ON TABLE truelog.batch_answer IS 'Views for which the batch layer has an answer, and the time up to which the answer covers the log';
+
+CREATE TABLE truelog.batch_position (
+    view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,
+    reading integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (view, version, topic, partition),
+    FOREIGN KEY (view, version) REFERENCES truelog.batch_answer ON DELETE CASCADE
+);
+COMMENT ON TABLE truelog.batch_position IS 'The log position of each batch answer, and the reading under which it was built';
+
+CREATE TABLE truelog.batch_refusal (
+    view text PRIMARY KEY, files text NOT NULL, reason text NOT NULL, at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.batch_refusal IS 'Why a view cannot be rebuilt while the code files have this hash';
+
+CREATE TABLE truelog.recomputation (
+    attempt text, view text, day timestamptz, run text, state text NOT NULL DEFAULT 'waiting', keys bigint,
+    changed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (attempt, view, day)
+);
+CREATE INDEX recomputation_partial ON truelog.recomputation (view, day);
+COMMENT ON TABLE truelog.recomputation IS 'How far each recompute is, by view and log day: waiting, running, done or failed';
+
+
+-- Comparisons, repairs and certificates
+
+CREATE TABLE truelog.reconciliation (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL,
+    version integer,  -- NULL if the view's file could not be read, so that nothing was compared
+    positions jsonb NOT NULL, from_raw boolean NOT NULL, row_count bigint NOT NULL, missing bigint NOT NULL,
+    extra bigint NOT NULL, different bigint NOT NULL, repaired bigint NOT NULL, verdict text NOT NULL, reason text NOT NULL, sample jsonb NOT NULL,
+    causes jsonb NOT NULL DEFAULT '[]',  -- the known causes of differing rows: each cause with its number of rows and its evidence
+    base text,  -- the certificate from which an incremental comparison began; NULL if the comparison read everything
+    run text,  -- the run of the `reconcile` DAG that requested the comparison; NULL if a user requested it on the command line
+    finished_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX reconciliation_view ON truelog.reconciliation (view, version, id);
+CREATE INDEX reconciliation_newest ON truelog.reconciliation (view, id);
+CREATE INDEX reconciliation_run ON truelog.reconciliation (run);
+COMMENT ON TABLE truelog.reconciliation IS 'The result of each comparison of a streamed view with its rebuild';
+
+CREATE TABLE truelog.validation (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    reconciliation bigint REFERENCES truelog.reconciliation,  -- or else a log day of an event type
+    event text, day timestamptz, run text,
+    success boolean,  -- NULL if no metric could be checked
+    failed text[] NOT NULL, result jsonb NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX validation_reconciliation ON truelog.validation (reconciliation);
+CREATE INDEX validation_event ON truelog.validation (event, day) WHERE event IS NOT NULL;
 COMMENT ON TABLE truelog.validation IS 'Great Expectations results: the failed expectations, and the full result';
 
-CREATE TABLE IF NOT EXISTS truelog.figure (
+CREATE TABLE truelog.figure (
     event text, day timestamptz, name text, value double precision, usual double precision, least double precision,
     most double precision, unjudged text NOT NULL, measured_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (event, day, name)
 );
 COMMENT ON TABLE truelog.figure IS 'Quality metrics of each log day of each event type with their bounds; unjudged: why a metric was not checked';
 
--- A validation checks either a comparison or a log day of an event type. success is NULL if no metric could be checked.
-ALTER TABLE truelog.validation ALTER COLUMN reconciliation DROP NOT NULL, ALTER COLUMN success DROP NOT NULL,
-    ADD COLUMN IF NOT EXISTS event text, ADD COLUMN IF NOT EXISTS day timestamptz, ADD COLUMN IF NOT EXISTS run text;
-CREATE INDEX IF NOT EXISTS validation_event ON truelog.validation (event, day) WHERE event IS NOT NULL;
+CREATE TABLE truelog.repair (
+    view text NOT NULL, version integer NOT NULL, positions jsonb NOT NULL, key jsonb NOT NULL, before jsonb, after jsonb,
+    repaired_at timestamptz NOT NULL DEFAULT now(),
+    side text NOT NULL DEFAULT ''  -- the side table; '' for the view's own
+);
+CREATE INDEX repair_view ON truelog.repair (view, version, repaired_at);
+COMMENT ON TABLE truelog.repair IS 'Each row that a repair changed, with its values before and after the repair';
 
--- version is NULL if the view's file could not be read, so that nothing was compared.
-ALTER TABLE truelog.reconciliation ALTER COLUMN version DROP NOT NULL;
+CREATE TABLE truelog.proof (
+    view text, version integer, day timestamptz, proved_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (view, version, day)
+);
+COMMENT ON TABLE truelog.proof IS 'When each partial was last compared with the raw bytes of its day';
 
-CREATE TABLE IF NOT EXISTS truelog.lag_sample (
+CREATE TABLE truelog.base (
+    view text, version integer, certificate text NOT NULL, snapshot bigint NOT NULL, slices jsonb NOT NULL,
+    begun_at timestamptz NOT NULL, proved_at timestamptz, PRIMARY KEY (view, version)
+);
+COMMENT ON TABLE truelog.base IS 'The rows that the newest incremental comparison begins from: their certificate, and the hash of each slice';
+
+CREATE TABLE truelog.certificate (
+    id text PRIMARY KEY, view text NOT NULL, version integer NOT NULL, reconciliation bigint NOT NULL REFERENCES truelog.reconciliation,
+    positions jsonb NOT NULL, fingerprint text NOT NULL, row_count bigint NOT NULL, digest text NOT NULL, object text NOT NULL,
+    made_at timestamptz NOT NULL
+);
+CREATE INDEX certificate_view ON truelog.certificate (view, version, made_at);
+COMMENT ON TABLE truelog.certificate IS 'Each certificate and its object in the bucket: what an EQUAL comparison proved, for `truelog verify`';
+
+CREATE TABLE truelog.certificate_check (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, certificate text NOT NULL, answer text NOT NULL, row_count bigint NOT NULL,
+    unequal_buckets integer NOT NULL, reason text NOT NULL, run text, doer text NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX certificate_check_certificate ON truelog.certificate_check (certificate, id);
+COMMENT ON TABLE truelog.certificate_check IS 'The result of each verification that a user requested in Airflow';
+
+CREATE TABLE truelog.audit (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, faults text[] NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.audit IS 'The result of each archive audit: sound if there are no faults';
+
+CREATE TABLE truelog.explanation (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL, conditions text[] NOT NULL, before text NOT NULL,
+    answer jsonb NOT NULL, doer text NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX explanation_question ON truelog.explanation (view, id);
+COMMENT ON TABLE truelog.explanation IS 'The explanation of a row that a user requested on a page, or why there is none';
+
+
+-- Applications
+
+CREATE TABLE truelog.application (
+    application text PRIMARY KEY, desired text NOT NULL DEFAULT 'running' CHECK (desired IN ('running', 'stopped')),
+    code text, digest text,
+    wish text,  -- a request to restart the application, fulfilled by the launch that contains the same value
+    old_launches bigint NOT NULL DEFAULT 0  -- the number of deleted launches: a metric counts all launches since the beginning
+);
+COMMENT ON TABLE truelog.application IS 'The desired state and code of each application. `code` was derived from files with the hash `digest`';
+
+CREATE TABLE truelog.lease (
+    application text PRIMARY KEY, epoch bigint NOT NULL, host text NOT NULL, pid integer NOT NULL,
+    incarnation uuid,  -- a random id of the holder, because a database that was restored from a backup issues the same epochs again
+    process_at double precision,  -- the start time of the process, because another process may reuse the pid
+    code text,  -- that the holder is running
+    taken_at timestamptz NOT NULL DEFAULT now(), batch_at timestamptz
+);
+-- The unique index makes the holder a key: FOR KEY SHARE in a merge blocks a new holder, but not the end of a batch.
+CREATE UNIQUE INDEX lease_holder ON truelog.lease (application, epoch, incarnation);
+COMMENT ON TABLE truelog.lease IS 'The process that runs each application. A higher epoch fences off all lower epochs';
+
+CREATE TABLE truelog.launch (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, application text NOT NULL, reason text NOT NULL, wish text,
+    launched_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX launch_application ON truelog.launch (application, launched_at);
+COMMENT ON TABLE truelog.launch IS 'Each start of an application: its reason, and the restart request that it fulfils';
+
+CREATE TABLE truelog.batch (
+    application text, at timestamptz, steps jsonb NOT NULL, PRIMARY KEY (application, at)
+);
+COMMENT ON TABLE truelog.batch IS 'How many milliseconds each step of an application''s recent batches took';
+
+CREATE TABLE truelog.lag_sample (
     reader text, version integer NOT NULL, at timestamptz, batch_at timestamptz, partitions jsonb NOT NULL,
+    verdicts jsonb,  -- in the order of the partitions
     PRIMARY KEY (at, reader)
 );
-ALTER TABLE truelog.lag_sample ADD COLUMN IF NOT EXISTS verdicts jsonb;  -- in the order of the partitions
 COMMENT ON TABLE truelog.lag_sample IS 'The lag of each view and of the archive at each poll, by partition; kept for some days';
 
-CREATE TABLE IF NOT EXISTS truelog.operation (
+
+-- Users and alerts
+
+CREATE TABLE truelog.api_key (
+    name text PRIMARY KEY, role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin')), sha256 bytea NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now(), revoked_at timestamptz
+);
+COMMENT ON TABLE truelog.api_key IS 'The API keys and their roles. Only the hash of a key is stored';
+
+CREATE TABLE truelog.operation (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, doer text NOT NULL,
     about text NOT NULL, at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE truelog.operation IS 'The audit trail: launches, stops, releases, repairs and backfills, each with its user';
 
-CREATE TABLE IF NOT EXISTS truelog.alert (
+CREATE TABLE truelog.alert (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, cause text NOT NULL,
     found_at timestamptz NOT NULL, opened_at timestamptz, told_at timestamptz, gone_at timestamptz,
     acknowledged_at timestamptz, acknowledged_by text, resolved_at timestamptz
 );
-CREATE UNIQUE INDEX IF NOT EXISTS alert_key ON truelog.alert (kind, subject) WHERE resolved_at IS NULL;
-CREATE INDEX IF NOT EXISTS alert_resolved ON truelog.alert (resolved_at);
+CREATE UNIQUE INDEX alert_key ON truelog.alert (kind, subject) WHERE resolved_at IS NULL;
+CREATE INDEX alert_resolved ON truelog.alert (resolved_at);
 COMMENT ON TABLE truelog.alert IS 'One row per incident, from its detection to its resolution; pending until opened_at';
 
-CREATE TABLE IF NOT EXISTS truelog.silence (
+CREATE TABLE truelog.silence (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, pattern text NOT NULL, until timestamptz NOT NULL, made_by text NOT NULL,
     why text NOT NULL, made_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE truelog.silence IS 'Patterns of alert keys for which new alerts are not sent: until when, by whom and why';
 
-CREATE TABLE IF NOT EXISTS truelog.notification (
+CREATE TABLE truelog.notification (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, receiver text NOT NULL, alert bigint NOT NULL REFERENCES truelog.alert,
     says text NOT NULL CHECK (says IN ('open', 'again', 'resolved')), cause text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
     tries integer NOT NULL DEFAULT 0, failed text, done_at timestamptz
 );
-CREATE INDEX IF NOT EXISTS notification_waiting ON truelog.notification (receiver, id) WHERE done_at IS NULL;
-CREATE INDEX IF NOT EXISTS notification_alert ON truelog.notification (alert, receiver);
+CREATE INDEX notification_waiting ON truelog.notification (receiver, id) WHERE done_at IS NULL;
+CREATE INDEX notification_alert ON truelog.notification (alert, receiver);
 COMMENT ON TABLE truelog.notification IS 'The notifications for each receiver, in order; done when the receiver has accepted or permanently rejected them';
 
-CREATE TABLE IF NOT EXISTS truelog.alert_source (
+CREATE TABLE truelog.alert_source (
     source text PRIMARY KEY, looked_at timestamptz NOT NULL, blind text NOT NULL
 );
 COMMENT ON TABLE truelog.alert_source IS 'When each alert source last checked, and why if the source could not check';
-
-CREATE TABLE IF NOT EXISTS truelog.audit (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, faults text[] NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
-);
-COMMENT ON TABLE truelog.audit IS 'The result of each archive audit: sound if there are no faults';
-
-CREATE TABLE IF NOT EXISTS truelog.certificate (
-    id text PRIMARY KEY, view text NOT NULL, version integer NOT NULL, reconciliation bigint NOT NULL REFERENCES truelog.reconciliation,
-    positions jsonb NOT NULL, fingerprint text NOT NULL, row_count bigint NOT NULL, digest text NOT NULL, object text NOT NULL,
-    made_at timestamptz NOT NULL
-);
-CREATE INDEX IF NOT EXISTS certificate_view ON truelog.certificate (view, version, made_at);
-COMMENT ON TABLE truelog.certificate IS 'Each certificate and its object in the bucket: what an EQUAL comparison proved, for `truelog verify`';
-
--- The known causes of differing rows: each cause with its number of rows and its evidence.
-ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS causes jsonb NOT NULL DEFAULT '[]';
--- The certificate from which an incremental comparison began; NULL if the comparison read everything.
-ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS base text;
-
-CREATE TABLE IF NOT EXISTS truelog.batch (
-    application text, at timestamptz, steps jsonb NOT NULL, PRIMARY KEY (application, at)
-);
-COMMENT ON TABLE truelog.batch IS 'How many milliseconds each step of an application''s recent batches took';
-
-CREATE TABLE IF NOT EXISTS truelog.merge_tally (
-    view text, version integer, merges bigint NOT NULL, rows bigint NOT NULL, preparing double precision NOT NULL,
-    merging double precision NOT NULL, PRIMARY KEY (view, version)
-);
-ALTER TABLE truelog.merge_tally ADD COLUMN IF NOT EXISTS clock timestamptz;  -- the log's clock at the view's positions
-COMMENT ON TABLE truelog.merge_tally IS 'The number of merges of each view, their rows and their duration in seconds; counted in the merge''s own transaction';
-
-CREATE TABLE IF NOT EXISTS truelog.straggler (topic text PRIMARY KEY, records bigint NOT NULL);
-COMMENT ON TABLE truelog.straggler IS 'How many records reached the log long after their event, counted by the archive';
-
-CREATE TABLE IF NOT EXISTS truelog.topic_status (
-    topic text, application text, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (topic, application)
-);
-COMMENT ON TABLE truelog.topic_status IS 'The topics that an application has suspended because it cannot read them safely, and why';
-
--- The leader epoch in which the position was reached. No comparison of positions uses it. NULL: an earlier release merged.
-ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS leader_epoch integer;
-
-CREATE TABLE IF NOT EXISTS truelog.log_cut (
-    topic text NOT NULL, topic_id text, partition integer, epoch integer, log_end bigint, found_by text NOT NULL,
-    found_at timestamptz NOT NULL DEFAULT now(), trusted_from bigint, accepted_at timestamptz, accepted_by text,
-    PRIMARY KEY (topic_id, partition, log_end, epoch)
-);
-ALTER TABLE truelog.log_cut ADD COLUMN IF NOT EXISTS plan jsonb;  -- of `accept-cut`, so that a repeated command does the same
-COMMENT ON TABLE truelog.log_cut IS 'Where the log has lost records that were read already; once accepted, only the archive is read below trusted_from';
-
-CREATE TABLE IF NOT EXISTS truelog.event_file (event text PRIMARY KEY, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now());
-COMMENT ON TABLE truelog.event_file IS 'The event types whose files cannot be used, and why; their last registered versions remain in force';
-
-CREATE TABLE IF NOT EXISTS truelog.clock_hold (
-    one boolean PRIMARY KEY DEFAULT true CHECK (one), newest timestamptz NOT NULL, machine timestamptz NOT NULL, confirmed timestamptz
-);
-COMMENT ON TABLE truelog.clock_hold IS 'The jump after which the tick service holds the clock of the log, until the jump is confirmed; at most one row';
-
-CREATE TABLE IF NOT EXISTS truelog.certificate_check (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, certificate text NOT NULL, answer text NOT NULL, row_count bigint NOT NULL,
-    unequal_buckets integer NOT NULL, reason text NOT NULL, run text, doer text NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
-);
-CREATE INDEX IF NOT EXISTS certificate_check_certificate ON truelog.certificate_check (certificate, id);
-COMMENT ON TABLE truelog.certificate_check IS 'The result of each verification that a user requested in Airflow';
-
-CREATE TABLE IF NOT EXISTS truelog.explanation (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL, conditions text[] NOT NULL, before text NOT NULL,
-    answer jsonb NOT NULL, doer text NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
-);
-CREATE INDEX IF NOT EXISTS explanation_question ON truelog.explanation (view, id);
-COMMENT ON TABLE truelog.explanation IS 'The explanation of a row that a user requested on a page, or why there is none';

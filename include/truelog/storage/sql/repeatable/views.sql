@@ -1,24 +1,23 @@
+-- The SQL views of the kernel's tables.
+
+CREATE OR REPLACE VIEW truelog.deployed AS
+SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only FROM truelog.view
+ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
+COMMENT ON VIEW truelog.deployed IS 'The version of each view that its application runs, or that was built, which readers see. It may be older than the newest version';
+
+CREATE OR REPLACE VIEW truelog.application_status AS
+SELECT a.application, a.desired, a.code AS code_wanted, l.code AS code_running, l.epoch, l.pid, l.process_at, l.host,
+    l.taken_at, l.batch_at, EXISTS (
+        SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND (classid::bigint << 32) | objid::bigint = hashtextextended(a.application, 0)
+    ) AS alive,
+    CASE WHEN NOT EXISTS (SELECT FROM truelog.launch g WHERE (g.application, g.wish) = (a.application, a.wish)) THEN a.wish END AS wish
+FROM truelog.application a LEFT JOIN truelog.lease l USING (application);
+COMMENT ON VIEW truelog.application_status IS 'The desired and the actual state of each application; alive: a session holds its lock';
+
 -- Serving: a view's readers get either the rows of its stream or a batch answer built from the archive. The choice depends
 -- only on the data in one snapshot, so each merge, batch answer and comparison takes effect for readers when it commits.
--- Every statement is idempotent.
-CREATE SCHEMA IF NOT EXISTS batch;  -- batch answers: for each view and version, a table like the table in `state`
-
-CREATE TABLE IF NOT EXISTS truelog.batch_answer (
-    view text, version integer, as_of timestamptz NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (view, version),
-    FOREIGN KEY (view, version) REFERENCES truelog.view
-);
-ALTER TABLE truelog.batch_answer ALTER COLUMN as_of DROP NOT NULL;  -- NULL if the archive's lag is not known
-ALTER TABLE truelog.batch_answer ADD COLUMN IF NOT EXISTS clock timestamptz;  -- the log's clock at the answer's positions
-COMMENT ON TABLE truelog.batch_answer IS 'Views for which the batch layer has an answer, and the time up to which the answer covers the log';
-
-CREATE TABLE IF NOT EXISTS truelog.batch_position (
-    view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,
-    PRIMARY KEY (view, version, topic, partition),
-    FOREIGN KEY (view, version) REFERENCES truelog.batch_answer ON DELETE CASCADE
-);
-ALTER TABLE truelog.batch_position ADD COLUMN IF NOT EXISTS reading integer NOT NULL DEFAULT 0;
-COMMENT ON TABLE truelog.batch_position IS 'The log position of each batch answer, and the reading under which it was built';
 
 CREATE OR REPLACE VIEW truelog.view_position AS
 SELECT view, version, topic, partition, topic_id, next_offset, reading FROM truelog.position
@@ -26,18 +25,13 @@ UNION ALL SELECT view, version, topic, partition, topic_id, next_offset, reading
 FROM truelog.batch_position JOIN truelog.view USING (view, version) WHERE batch_only;
 COMMENT ON VIEW truelog.view_position IS 'The log position of each view''s own rows: those of its stream, or of a batch-only view';
 
-CREATE TABLE IF NOT EXISTS truelog.batch_refusal (
-    view text PRIMARY KEY, files text NOT NULL, reason text NOT NULL, at timestamptz NOT NULL DEFAULT now()
-);
-COMMENT ON TABLE truelog.batch_refusal IS 'Why a view cannot be rebuilt while the code files have this hash';
-
 -- Views whose last conclusive comparison was DIFFERENT and was not fully repaired; UNKNOWN changes nothing. If the archive
 -- or a partial is wrong (`truelog.reconcile.offset_search`), the rebuild is wrong, so the stream stays visible. The next
 -- build of a batch-only view replaces all of its rows.
 CREATE OR REPLACE VIEW truelog.quarantine AS
 SELECT v.view, v.version, r.id AS reconciliation, r.finished_at AS since
 FROM truelog.view v CROSS JOIN LATERAL (
-    SELECT * FROM truelog.reconciliation r
+    SELECT id, finished_at, verdict, missing, extra, different, causes FROM truelog.reconciliation r
     WHERE (r.view, r.version) = (v.view, v.version) AND r.verdict <> 'UNKNOWN' ORDER BY r.id DESC LIMIT 1
 ) r
 WHERE r.verdict = 'DIFFERENT' AND r.missing + r.extra + r.different > 0
