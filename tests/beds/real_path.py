@@ -248,7 +248,7 @@ def _needed(events: DataFrame, columns: frozenset[str] | None) -> DataFrame:
 
 @contextmanager
 def real_path(lab: Lab, drawn: Sequence[Sequence[Record]], topics: Sequence[str]) -> Iterator[RealPath]:
-    """Archive the cases, instead of those of an earlier test of the file, and share their events in the block."""
+    """Archive the cases, instead of an earlier test's cases, and share their events in the block."""
     settings = lab.settings.model_copy(update={"log_day_seconds": 1})  # each cut is one log day
     path = RealPath(lab, shared_log(drawn, topics), settings)
     with open_catalog(settings) as catalog:
