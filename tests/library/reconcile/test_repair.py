@@ -1,25 +1,30 @@
 """Repair: which differences are repaired automatically, and that rows merged during a repair are kept."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from psycopg import sql
 
 from tests.beds.lab import Lab
+from tests.deadline import deadline, until
 from tests.library.letters import Letters, archive, send
 from truelog.kernel import merge
-from truelog.kernel.merge import Merge
+from truelog.kernel.merge import Excluded, Merge
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.reconcile.offset_search import Cause, Explanation
-from truelog.reconcile.reconcile import may_be_repaired, reconcile, refused_result
-from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
+from truelog.reconcile.reconcile import compare, may_be_repaired, reconcile, refused_result
+from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult, exit_code
+from truelog.reconcile.repair import repair
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import MeaningChanged, ServiceDown, Stale, TopicRecreated
 from truelog.support.settings import KafkaUser, Settings
+from truelog.tables import stage
 
 SHARES = {
     "all of three rows": (0.01, 3, 3, True),
@@ -46,6 +51,104 @@ def test_few_enough_rows_may_be_repaired(case: str, settings: Settings) -> None:
 
 def caused(*causes: Cause) -> tuple[dict[str, Any], ...]:
     return tuple(Explanation(each, 1, "").as_dict() for each in causes)
+
+
+def test_a_merge_before_the_lock_is_kept(letters: Letters) -> None:
+    """The two letters never reach the archive. The stream merges them during the repair, without waiting for it."""
+    letters.plant("wrong and sent", 7)
+    letters.plant("wrong", 7)
+    found = compare(letters.rebuilder)
+    assert found.extra == 2
+    settings, begin = letters.lab.settings, letters.positions()
+    send(settings, "wrong and sent")
+    send(settings, "only sent")
+    late = Merge(begin, letters.ends(), letters.staged(begin, letters.ends()))
+
+    with connect(settings, autocommit=True) as streaming, ThreadPoolExecutor(1) as pool:
+        with streaming.transaction():
+            merge.lock(streaming, letters.compiled)
+            repairing = pool.submit(repair, letters.rebuilder, found.positions)
+            until(lambda: _require_waiting(settings), 60, "the repair to wait for the lock")
+            merge.apply(streaming, letters.compiled, late)
+        assert repairing.result(deadline(60)) == 2
+
+    assert letters.rows() == {"wrong and sent": 1, "only sent": 1}
+    assert letters.positions() == letters.ends()
+    left = letters.lab.connection.execute(sql.SQL("SELECT count(*) FROM {}").format(stage.table(letters.compiled)))
+    assert left.fetchone() == (0,)
+
+
+def test_a_repair_stores_each_row_as_it_was_and_as_it_is(letters: Letters) -> None:
+    letters.lose("lost")
+    letters.plant("wrong", 7)
+    found = compare(letters.rebuilder)
+    assert (found.missing, found.extra) == (1, 1)
+    assert repair(letters.rebuilder, found.positions) == 2
+    query = "SELECT key->>0, before->'letters', after->'letters' FROM truelog.repair WHERE view = %s ORDER BY 1"
+    kept = letters.lab.connection.execute(query, (letters.compiled.name,)).fetchall()
+    assert kept == [("lost", None, 1), ("wrong", 7, None)]
+    letters.plant("wrong again", 7)
+    assert repair(letters.rebuilder, compare(letters.rebuilder).positions) == 1  # earlier repairs are not counted
+
+
+def test_a_repair_does_not_wait_for_the_archive(letters: Letters) -> None:
+    """The letter is merged after the comparison, and is never archived."""
+    letters.plant("wrong", 7)
+    found, begin = compare(letters.rebuilder), letters.positions()
+    send(letters.lab.settings, "late")
+    late = Merge(begin, letters.ends(), letters.staged(begin, letters.ends()))
+    merge.apply(letters.lab.connection, letters.compiled, late)
+    assert repair(letters.rebuilder, found.positions) == 1
+    assert letters.rows() == {"late": 1}
+
+
+def test_a_repair_changes_nothing_in_a_view_that_has_gone_back(letters: Letters) -> None:
+    """For example, because PostgreSQL was restored. The comparison's rows would count records twice."""
+    letters.plant("wrong", 7)
+    found = compare(letters.rebuilder)
+    letters.lab.connection.execute(
+        "UPDATE truelog.position SET next_offset = 0 WHERE view = %s", (letters.compiled.name,)
+    )
+    with pytest.raises(Stale):
+        repair(letters.rebuilder, found.positions)
+    assert letters.rows() == {"wrong": 7}
+
+
+def test_a_repair_changes_nothing_after_the_topic_was_created_again(letters: Letters) -> None:
+    letters.plant("wrong", 7)
+    found = compare(letters.rebuilder)
+    letters.lab.connection.execute(
+        "UPDATE truelog.position SET topic_id = 'new' WHERE view = %s", (letters.compiled.name,)
+    )
+    with pytest.raises(TopicRecreated):
+        repair(letters.rebuilder, found.positions)
+    assert letters.rows() == {"wrong": 7}
+
+
+def test_a_repair_changes_nothing_after_the_topic_was_judged_again(letters: Letters) -> None:
+    letters.plant("wrong", 7)
+    found = compare(letters.rebuilder)
+    letters.lab.connection.execute("UPDATE truelog.position SET reading = 1 WHERE view = %s", (letters.compiled.name,))
+    with pytest.raises(MeaningChanged):
+        repair(letters.rebuilder, found.positions)
+    assert letters.rows() == {"wrong": 7}
+
+
+def test_a_record_skipped_without_reason_is_a_difference(letters: Letters) -> None:
+    """The stream and the rebuild both skip the record, so no row differs."""
+    topic, partition = next(place for place in letters.ends().partitions() if letters.ends().at(*place))
+    request, context = ReconcileRequest(from_raw=True), letters.rebuilder.context
+    merge.exclude(letters.lab.connection, letters.compiled, [Excluded(topic, partition, 0, "no reason")])
+
+    found = reconcile(context, letters.compiled, request)
+    assert (found.verdict, found.missing + found.extra + found.different) == ("DIFFERENT", 0)
+    assert f"does not fail on 1 of the skipped records: {topic} {partition}:0. Delete" in found.reason
+    assert exit_code([found]) == 1
+    kept = letters.lab.connection.execute("SELECT verdict FROM truelog.reconciliation WHERE id = %s", (found.id,))
+    assert kept.fetchone() == ("DIFFERENT",)
+
+    letters.lab.connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (letters.compiled.name,))
+    assert reconcile(context, letters.compiled, request).equal
 
 
 @pytest.fixture
