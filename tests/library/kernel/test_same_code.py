@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.laws.lab import Lab
+from tests.beds.lab import Lab
 from truelog import Sum, View
 from truelog.log import records
 from truelog.support.errors import CodeChanged, NotMade
