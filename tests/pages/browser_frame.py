@@ -77,8 +77,8 @@ def test_airflow_marks_our_entry_on_every_address_and_names_the_tab(watched: Pag
     for address, title in (
         ("/plugin/truelog", "Streams"),
         ("/plugin/truelog/truelog/lag?reader=archive&hours=6", "Lag"),
-        ("/plugin/truelog-alerts", "3 open alerts"),
-        ("/plugin/truelog-views/truelog/view?name=page_views", "page_views"),
+        ("/plugin/truelog/truelog/alerts", "3 open alerts"),
+        ("/plugin/truelog/truelog/view?name=page_views", "page_views"),
     ):
         watched.goto(address)
         expect(framed(watched).locator("h1:visible")).to_contain_text(title)
