@@ -52,6 +52,8 @@ class Rebuilder:
 
     def of_table(self, compiled: CompiledView) -> "Rebuilder":
         """The rebuilder of one of the view's tables alone."""
+        if compiled is self.compiled and not compiled.sides:
+            return self  # its columns are cached
         return replace(self, compiled=replace(compiled, sides=()))
 
     def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
