@@ -46,7 +46,7 @@ READABLE = (
         "data/operations?subject=page&hours=2",
     ),
     *("operations", "data/quality", "data/quality?of=dead_letter", "data-docs/1"),
-    *("static/kit.js", "data/alerts", "data/runbook?kind=stalled", "data/runbook?kind=stands", "data/backfills"),
+    *("static/kit.js", "data/alerts", "data/runbook?kind=stalled", "data/backfills"),
     *("data/streams", "data/vitals", "data/lag", "data/lag?reader=archive&hours=72", "data/operations?kind=repair"),
     *("data/views", "data/view?name=page_views", "data/view?name=broken", "data/reconciliations?view=page_views"),
     *("data/reconciliations?run=scheduled__20", "export/reconciliations.csv?run=scheduled__20"),
