@@ -215,9 +215,16 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
         "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.serving.analyst_limit
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
+        _FORGET_PASSWORDS,
     ):
         connection.execute(sql.SQL(statement).format(**names))
     _reserve_functions(connection, owner)
+
+
+# PostgreSQL would keep the statements that set the verifiers of passwords.
+_FORGET_PASSWORDS = (
+    "SELECT pg_stat_statements_reset(userid, dbid, queryid) FROM pg_stat_statements WHERE query ~* 'role.*password'"
+)
 
 
 def _reserve_functions(connection: psycopg.Connection, owner: str) -> None:
