@@ -36,7 +36,6 @@ from truelog.tables import deploy as table
 from truelog.tables import kinds, stage, table_hash
 from truelog.tables.compiled_view import CompiledView, extend_view
 from truelog.tables.compiler import compile_view
-from truelog.tables.dedupe import merge as copies
 from truelog.tables.kinds import Batch
 from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.tables.stage import StagedRows
@@ -195,7 +194,7 @@ class Lab:
 
     def _rebuild(self, compiled: CompiledView, events: EventFrames, drawn: list[list[Record]]) -> None:
         def states(each: CompiledView) -> DataFrame:
-            return each.totals_of(copies.countable(each, events))
+            return each.totals_of(kinds.countable(each, events))
 
         touched = replace(compiled, sides=_touched(compiled.sides, drawn))
         staged = stage.stage_tables(touched, states, self.settings)

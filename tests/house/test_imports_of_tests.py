@@ -4,10 +4,9 @@ A name that two test files share belongs to a helper module, and a fixture that 
 """
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.tree import PROJECT, modules, plant
+from tests.house.tree import PROJECT, imports, modules, plant
 
 MAY_IMPORT_BENCH = "tests/bench/"
 
@@ -16,7 +15,7 @@ def imports_of_bench(root: Path) -> list[str]:
     return [
         f"{name}:{line} imports {imported}; only {MAY_IMPORT_BENCH} may"
         for name, tree in modules(root, "tests/*.py", "include/*.py", "dags/*.py", "plugins/*.py", "spark_apps/*.py")
-        for line, imported in _imports(tree)
+        for line, imported in imports(tree)
         if imported.partition(".")[0] == "bench" and not name.startswith(MAY_IMPORT_BENCH)
     ]
 
@@ -25,7 +24,7 @@ def imports_of_test_files(root: Path) -> list[str]:
     return [
         f"{name}:{line} imports {imported}; move what is shared to a helper module or a conftest file"
         for name, tree in modules(root)
-        for line, imported in _imports(tree)
+        for line, imported in imports(tree)
         if any(part.startswith("test_") for part in imported.split(".")) and imported.partition(".")[0] in ("", "tests")
     ]
 
@@ -41,19 +40,9 @@ def imported_fixtures(root: Path) -> list[str]:
     return [
         f"{name}:{line} imports the fixture {imported}; define it in a conftest file"
         for name, tree in modules(root)
-        for line, imported in _imports(tree)
+        for line, imported in imports(tree)
         if imported in fixtures and not name.endswith("/conftest.py")
     ]
-
-
-def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line and the full name of each import, which is a module or a name of one."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
 
 
 def test_only_the_tests_of_the_benchmarks_import_them() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.house.layers import LIBRARY, ORDER
-from tests.house.tree import PROJECT, modules, plant
+from tests.house.tree import PROJECT, imports, modules, plant
 
 KINDS = ("truelog.tables.dedupe.", "truelog.tables.fold.", "truelog.tables.join.")
 DECLARATIONS = ("truelog.views.group.", "truelog.views.join.", "truelog.views.steps.")
@@ -25,17 +25,13 @@ def named_kinds(root: Path) -> Counter[str]:
         package
         for name, tree in modules(root, f"{LIBRARY}/*/*.py")
         if (package := Path(name).parts[2]) in above
-        for node in ast.walk(tree)
-        for _ in _named(node)
+        for _ in _named(tree)
     )
 
 
-def _named(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Attribute) and node.attr in QUESTIONS:
-        yield node.attr
-    if isinstance(node, ast.ImportFrom):
-        names = (f"{node.module}.{alias.name}" for alias in node.names)
-        yield from (name for name in names if name.startswith(KINDS + DECLARATIONS))
+def _named(tree: ast.Module) -> Iterator[str]:
+    yield from (name for _, name in imports(tree) if name.startswith(KINDS + DECLARATIONS))
+    yield from (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in QUESTIONS)
 
 
 def test_packages_above_the_tables_name_ever_fewer_kinds() -> None:

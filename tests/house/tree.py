@@ -29,6 +29,16 @@ def modules(root: Path, *patterns: str) -> Iterator[tuple[str, ast.Module]]:
         yield name, ast.parse(text, name)
 
 
+def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the full name of each import, which is a module or a name of one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
 def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
     """Yield the calls to functions with these names, which may be plain (`sleep`) or qualified (`time.sleep`)."""
     for node in ast.walk(tree):

@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.client import HTTPException
 from itertools import islice
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.deadline import deadline
 from tests.laws.events import hostile
 from tests.scenes.collector_client import Client
+from tests.scenes.traffic import parsed
 from truelog.ingest.generator import TOPICS, generate
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.event import load_events
@@ -159,15 +159,6 @@ class MixedTraffic:
                 self.sent[way] += 1
                 if (identity := event_id(value)) is not None:
                     self.ids[topic][identity] += 1
-
-
-def parsed(value: bytes | None) -> dict[str, Any] | None:
-    """The record's JSON object, if it is one."""
-    try:
-        found = json.loads(value or b"")
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def event_id(value: bytes | None) -> str | None:

@@ -26,9 +26,9 @@ from tests.command import answer, truelog_process
 from tests.deadline import deadline, until
 from tests.laws.events import IDS as HOSTILE_IDS
 from tests.nightly import soak_declarations as declarations
-from tests.nightly.mixed_traffic import CAMPAIGN, MixedTraffic, event_id, parsed
+from tests.nightly.mixed_traffic import CAMPAIGN, MixedTraffic, event_id
 from tests.scenes.applications import Application, start
-from tests.scenes.traffic import messages_in_the_log, valid_event
+from tests.scenes.traffic import messages_in_the_log, parsed, valid_event
 from truelog.archive.archive_table import archived_positions
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.ingest.generator import SITE_TOPICS, TOPICS

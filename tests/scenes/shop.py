@@ -1,6 +1,5 @@
 """A shop that is open: its visitors post events to the collector, and its applications run."""
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from tests.beds.world import World
 from tests.deadline import until
 from tests.scenes.applications import Application, start
 from tests.scenes.collector_client import Client
-from tests.scenes.traffic import in_the_log
+from tests.scenes.traffic import in_the_log, parsed
 from truelog.ingest.generator import TOPICS, generate
 from truelog.support.errors import ServiceDown
 from truelog.views.view import View
@@ -116,8 +115,5 @@ class Shop:
 
 def _event(topic: str, value: bytes | None) -> dict[str, Any] | None:
     """The event as visitors post it, or None if the record has no event id."""
-    try:
-        found = json.loads(value or b"")
-    except (ValueError, RecursionError):
-        return None
-    return found | {"type": topic} if isinstance(found, dict) and isinstance(found.get("event_id"), str) else None
+    found = parsed(value)
+    return None if found is None or not isinstance(found.get("event_id"), str) else found | {"type": topic}

@@ -28,6 +28,7 @@ from tests.scenes.collector_client import (
     read_topic,
     record,
 )
+from tests.scenes.restarts import pids, require_restarted
 from truelog.log import topics
 from truelog.storage import api_key
 from truelog.storage.api_key import Role
@@ -47,12 +48,6 @@ def collector(platform: Settings) -> Settings:
 @pytest.fixture
 def producer(collector: Settings) -> Client:
     return Client(collector, collector.producer_key.get_secret_value())
-
-
-def pid(settings: Settings, name: str) -> int:
-    [found] = [state.pid for state in runtime.status(settings) if state.name == name]
-    assert found is not None
-    return found
 
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -255,22 +250,16 @@ def _require_refused(settings: Settings) -> None:
 
 
 def test_a_killed_collector_and_killed_ticks_are_restarted(producer: Client, collector: Settings) -> None:
-    before = {name: pid(collector, name) for name in ("collector", "ticks")}
+    before = pids(collector, "collector", "ticks")
     for each in before.values():
         os.kill(each, signal.SIGKILL)
-
-    def back() -> None:
-        states = [state for state in runtime.status(collector) if state.name in before]
-        if [s.name for s in states if s.state != "READY" or s.pid == before[s.name]]:
-            raise ServiceDown(str(states))
-
-    until(back, 40, "collector and ticks")
+    until(lambda: require_restarted(collector, before), 40, "collector and ticks")
     assert producer.post(page_view()).status == 200
 
 
 def test_while_kafka_hangs_nothing_is_acknowledged(collector: Settings) -> None:
     """Kafka is suspended, so that connections stay open without a reply: the worst outage."""
-    kafka = pid(collector, "kafka")
+    kafka = pids(collector, "kafka")["kafka"]
     with another(collector, collector_acknowledge_seconds=2) as (settings, _):
         client = Client(settings, settings.producer_key.get_secret_value())
         os.kill(kafka, signal.SIGSTOP)
@@ -321,7 +310,7 @@ def killed_and_down(settings: Settings, service: str) -> Iterator[None]:
 
     The supervisor is asked to stop the suspended service first, because it starts a service again that ends unasked.
     """
-    process = pid(settings, service)
+    process = pids(settings, service)[service]
     os.kill(process, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         stopping = pool.submit(keeper.stop, settings, service)

@@ -18,11 +18,11 @@ from tests.command import answer, process_answer, truelog
 from tests.deadline import until
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import page_view
+from tests.scenes.restarts import pids, require_restarted
 from tests.scenes.shop import Shop
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
 from truelog.views import catalogue
 
 SERVICES = ("ticks", "collector", "lag")
@@ -48,11 +48,11 @@ def shop(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
 
 def test_visitors_are_served_although_the_services_are_killed(shop: Shop) -> None:
     """Visitors send again what was not acknowledged, and each acknowledged event is in the log."""
-    before = _pids(shop.world.settings)
+    before = pids(shop.world.settings, *SERVICES)
     with shop.serving():
         for pid in before.values():
             os.kill(pid, signal.SIGKILL)
-        until(lambda: _require_restarted(shop.world.settings, before), 60, "the killed services")
+        until(lambda: require_restarted(shop.world.settings, before), 60, "the killed services")
     shop.serve()
     assert shop.lost() == {}
 
@@ -98,16 +98,6 @@ def test_at_closing_time_every_view_equals_its_rebuild(shop: Shop, batch: Batch)
     batch.require_equal_from_raw(tuple(VIEWS))
     proved = process_answer("verify", "latest:document", TRUELOG_DATABASE_PORT="1", TRUELOG_DATABASE_PASSWORD="wrong")
     assert (proved["answer"], proved["rows"]) == ("EQUAL", shop.world.ask("SELECT count(*) FROM views.document")[0][0])
-
-
-def _pids(settings: Settings) -> dict[str, int]:
-    return {each.name: each.pid for each in runtime.status(settings) if each.name in SERVICES and each.pid}
-
-
-def _require_restarted(settings: Settings, before: dict[str, int]) -> None:
-    states = [each for each in runtime.status(settings) if each.name in SERVICES]
-    if waiting := [each for each in states if each.state != "READY" or each.pid == before[each.name]]:
-        raise ServiceDown(str(waiting))
 
 
 def _require_lag_is_ok() -> None:

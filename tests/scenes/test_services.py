@@ -19,6 +19,7 @@ from pydantic import SecretStr
 import runtime
 from tests.deadline import deadline, until
 from tests.scenes.exposure import below, listening_addresses
+from tests.scenes.restarts import pids, require_restarted
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -184,11 +185,10 @@ def test_files_with_secrets_are_private(platform: Settings) -> None:
 
 def test_acknowledged_writes_survive_a_kill_of_every_service(platform: Settings) -> None:
     _write_everywhere(platform)
-    before = {state.name: state.pid for state in states(platform)}
+    before = pids(platform, *(state.name for state in states(platform)))
     for pid in before.values():
-        assert pid is not None
         psutil.Process(pid).kill()
-    until(lambda: _require_all_new_and_ready(platform, before), 60, "the killed services")
+    until(lambda: require_restarted(platform, before), 60, "the killed services")
     _require_everything_read(platform)
 
 
@@ -232,12 +232,6 @@ def _write_everywhere(settings: Settings) -> None:
     for n in range(1000):
         producer.produce("kept", str(n).encode())
     assert producer.flush(deadline(30)) == 0
-
-
-def _require_all_new_and_ready(settings: Settings, before: dict[str, int | None]) -> None:
-    waiting = [s.name for s in states(settings) if s.state != "READY" or s.pid == before[s.name]]
-    if waiting:
-        raise ServiceDown(", ".join(waiting))
 
 
 def _require_everything_read(settings: Settings) -> None:

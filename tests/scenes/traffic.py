@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pydantic import ValidationError
@@ -124,6 +125,15 @@ def messages_in_the_log(settings: Settings, topic: str) -> list[Message]:
                 found.append(message)
     consumer.close()
     return found
+
+
+def parsed(value: bytes | None) -> dict[str, Any] | None:
+    """The record's JSON object, if it is one."""
+    try:
+        found = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _is_before(message: Message, offsets: Mapping[int, int]) -> bool:

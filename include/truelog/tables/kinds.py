@@ -13,6 +13,7 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.dedupe import compile as copies
 from truelog.tables.dedupe import merge as dedupe
 from truelog.tables.dedupe.kind import Seen
 from truelog.tables.fold.kind import Fold
@@ -82,9 +83,22 @@ def countable(
     """The events that a table counts, given the events of a log from its beginning on.
 
     If `ranges` is given, only events in these ranges count. Events before them are needed only as far as they may have
-    copies there.
+    copies there (`truelog.batch.lookback`).
     """
-    return dedupe.countable(table, events, excluded, ranges)
+    horizon = table.view.horizon
+    if horizon is None:
+        return records.without_records(events, excluded)
+    if table.side == copies.SEEN:
+        return copies.remembered(events, horizon) if ranges is None else _in_ranges(copies.timed(events), ranges)
+    distinct = copies.without_copies(events, horizon)
+    return records.without_records(distinct if ranges is None else _in_ranges(distinct, ranges), excluded)
+
+
+def _in_ranges(events: EventFrames, ranges: Collection[Range]) -> EventFrames:
+    return {
+        topic: frame.where(records.in_ranges(each for each in ranges if each.topic == topic))
+        for topic, frame in events.items()
+    }
 
 
 def follows_from(table: CompiledView) -> Sequence[CompiledView]:

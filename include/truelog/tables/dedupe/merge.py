@@ -1,4 +1,4 @@
-"""Removes the copies from a view's events (`truelog.tables.dedupe.compile`), in the stream and in rebuilds.
+"""Removes the copies from the events of a batch (`truelog.tables.dedupe.compile`).
 
 A batch of the stream has few events, and the ids of earlier ones are in the side table `seen`. Before the batch's
 events are transformed:
@@ -11,7 +11,7 @@ The merge decides whether `seen` was current: it applies only if the view is whe
 has changed a row since then.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,8 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from truelog.log import records
-from truelog.log.positions import Range
-from truelog.log.records import Coordinates, EventFrames
+from truelog.log.records import EventFrames
 from truelog.log.topics import PartitionKey
 from truelog.storage.database import Connection, names
 from truelog.support.settings import Settings
@@ -39,33 +38,6 @@ _SCHEMA = StructType(
 _FEW = 1_000  # copies whose coordinates may be a part of the query's plan
 
 Partitions = Collection[PartitionKey]
-
-
-def countable(
-    table: CompiledView,
-    events: EventFrames,
-    excluded: Iterable[Coordinates] = (),
-    ranges: Collection[Range] | None = None,
-) -> EventFrames:
-    """The events that a table counts, given the events of a log from its beginning on.
-
-    If `ranges` is given, only events in these ranges count. Events before them are needed only as far as they may have
-    copies there (`truelog.batch.lookback`).
-    """
-    horizon = table.view.horizon
-    if horizon is None:
-        return records.without_records(events, excluded)
-    if table.side == SEEN:
-        return copies.remembered(events, horizon) if ranges is None else _in_ranges(copies.timed(events), ranges)
-    distinct = copies.without_copies(events, horizon)
-    return records.without_records(distinct if ranges is None else _in_ranges(distinct, ranges), excluded)
-
-
-def _in_ranges(events: EventFrames, ranges: Collection[Range]) -> EventFrames:
-    return {
-        topic: frame.where(records.in_ranges(each for each in ranges if each.topic == topic))
-        for topic, frame in events.items()
-    }
 
 
 @contextmanager
