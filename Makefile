@@ -29,12 +29,12 @@ jars: .venv/.installed
 demo: install
 	@.venv/bin/python -m runtime.demo
 
-# Runs two test files at a time, in a random order. Each worker has its own platform. The run fails if it needs over 5 %
+# Runs three test files at a time, in a random order. Each worker has its own platform. The run fails if it needs over 5 %
 # more CPU seconds than tests/costs.json has, unless this machine now works at another speed. COSTS=record records them.
 COSTS = judge
-TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
+THREE_FILES := -n 3 --dist loadfile --no-loadscope-reorder
 test: install
-	.venv/bin/python -m pytest $(TWO_FILES) -m "not nightly" --costs $(COSTS)
+	.venv/bin/python -m pytest $(THREE_FILES) -m "not nightly" --costs $(COSTS)
 
 # Runs only the test files that the change since the upstream branch can reach: `make affected WHY=1` says why.
 affected: install
@@ -46,7 +46,7 @@ platform: install
 
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install
-	.venv/bin/python -m pytest $(TWO_FILES) tests/pages/browser*.py
+	.venv/bin/python -m pytest $(THREE_FILES) tests/pages/browser*.py
 
 # Hours of runs that CI leaves out: a cluster, a soak, the mutation run, each test alone, and the gate under load. Each
 # green part is recorded. `make nightly PARTS="soak cluster"` runs some parts.

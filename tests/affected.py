@@ -20,7 +20,7 @@ from tests.import_graph import ImportGraph, read_use
 
 # As in `make test`.
 MARKERS = "not nightly"
-TWO_FILES = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+THREE_FILES = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 HOUSE = "tests/house/"
 # Edges that no import shows: what a file or a fixture reads, loads or starts by itself.
 LOADS = {
@@ -123,7 +123,7 @@ def main(words: Sequence[str]) -> int:
     out.flush()
     if given.list:
         return 0
-    pytest = [sys.executable, "-m", "pytest", *TWO_FILES, "-m", MARKERS]
+    pytest = [sys.executable, "-m", "pytest", *THREE_FILES, "-m", MARKERS]
     return max(subprocess.run([*pytest, *each], cwd=PROJECT, check=False).returncode for each in selection.commands)
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from tests.affected import MARKERS, TWO_FILES
+from tests.affected import MARKERS, THREE_FILES
 from tests.house.tree import PROJECT
 from tests.nightly import record
 from tests.nightly.record import Green
@@ -28,7 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "small_batches": (*_PYTEST, "tests/nightly/small_batches.py"),
     "soak": (*_PYTEST, "tests/nightly/soak.py"),
     "mutation": (*_PYTHON, "tests.nightly.mutation", "--minutes", "5"),  # for each module
-    "alone": (*_PYTEST, *TWO_FILES, "-m", MARKERS, "--alone"),
+    "alone": (*_PYTEST, *THREE_FILES, "-m", MARKERS, "--alone"),
     "load": (*_PYTHON, "tests.nightly.load", "make", "check", "browser", "test", "COSTS=print"),
 }
 

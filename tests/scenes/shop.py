@@ -21,6 +21,7 @@ from truelog.support.errors import ServiceDown
 from truelog.views.view import View
 
 PORTION = 50  # events
+_PACE_SECONDS = 2.0  # between portions: a stream plans each batch anew, whatever its size
 _DAY_SECONDS = 86_400.0
 _SCRIPTS = {"stream": "stream.py", "archive": "archive.py"}
 
@@ -51,7 +52,7 @@ class Shop:
         closed = threading.Event()
 
         def serve() -> None:
-            while not closed.wait(0.5):
+            while not closed.wait(_PACE_SECONDS):
                 self.serve()
 
         with ThreadPoolExecutor(1) as pool:
