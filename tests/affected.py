@@ -37,7 +37,7 @@ LOADS = {
     "include/truelog/storage/migration.py": ("include/truelog/storage/sql/",),
     "tests/laws/test_golden_certificates.py": ("tests/laws/golden/", "tests/laws/fingerprints.json"),
     "tests/laws/test_golden_digest.py": ("tests/laws/golden/",),
-    "tests/library/runtime/test_compose.py": ("tests/library/runtime/compose_spec/",),
+    "tests/library/runtime/test_runtime_compose.py": ("tests/library/runtime/compose_spec/",),
 }
 # Changes that any test may notice. Documents and configuration files that are not listed here or above are read only by
 # the house tests.

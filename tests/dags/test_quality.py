@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.beds.archived import drop_archive
+from tests.builders.log import a_log_day
 from tests.library.registered import registered
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_schema import TIME
@@ -59,9 +60,7 @@ class Searches:
     def archive(self, day: int, records: Sequence[Record]) -> None:
         """Archive the records of one day. A day without records also has a start, because ticks mark it."""
         began = MORNING + day * DAY
-        self.connection.execute(
-            "INSERT INTO truelog.log_day VALUES (%s, 0, 'searches', %s, %s)", (TOPIC, began.timestamp(), self.end)
-        )
+        a_log_day(self.connection, TOPIC, began.timestamp(), topic_id="searches", first_offset=self.end)
         self.records += records
         if records:
             self._commit(records)

@@ -3,12 +3,14 @@
 import asyncio
 import math
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
+from tests.builders.log import a_log_day
 from tests.deadline import deadline
 from tests.library.registered import registered
 from truelog.batch.run_interval import RunInterval, archived_days, topics_behind
@@ -198,10 +200,9 @@ def test_days_come_from_the_archive(postgresql: Settings) -> None:
     """An empty archive has no lag and no day to recompute."""
     begin = at("2001-01-01")
     with connect(postgresql) as connection:
-        connection.cursor().executemany(
-            "INSERT INTO truelog.log_day VALUES ('page_view', %s, 'days-of-2001', %s, 0)",
-            [(partition, int(begin.timestamp()) + i * TEN) for i in range(3) for partition in range(2)],
-        )
+        for i, partition in product(range(3), range(2)):
+            day = begin.timestamp() + i * TEN
+            a_log_day(connection, "page_view", day, topic_id="days-of-2001", partition=partition)
     span = RunInterval(begin, begin + timedelta(seconds=2 * TEN))
     assert archived_days(postgresql, span) == [begin, begin + timedelta(seconds=TEN)]
     assert archived_days(postgresql, RunInterval(at("2000-01-01"), begin)) == []

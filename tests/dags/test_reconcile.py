@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
+from tests.builders.comparisons import a_reconciliation
 from tests.library.archive_files import kafka_records, written
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import ensure_table, identifier, open_catalog
@@ -58,25 +60,8 @@ class Judged:
 
     def compared(self, run: str | None = RUN, **found: Any) -> int:
         """Insert a row as `reconcile` does, and return its id."""
-        row = {
-            "view": "judged",
-            "version": 1,
-            "positions": '{"page_view": {"0": 7}}',
-            "from_raw": False,
-            "row_count": 3,
-            "missing": 0,
-            "extra": 0,
-            "different": 0,
-            "repaired": 0,
-            "verdict": "EQUAL",
-            "reason": "",
-            "sample": "[]",
-            "run": run,
-        } | found
-        columns, values = ", ".join(row), ", ".join(["%s"] * len(row))
-        query = f"INSERT INTO truelog.reconciliation ({columns}) VALUES ({values}) RETURNING id"
-        [(made,)] = self.connection.execute(query.encode(), list(row.values())).fetchall()
-        return int(str(made))
+        usual: dict[str, Any] = {"positions": Jsonb({"page_view": {"0": 7}}), "row_count": 3, "run": run}
+        return a_reconciliation(self.connection, "judged", **usual | found)
 
     def failed(self) -> tuple[str, ...]:
         return reconcile_checks.validate_run(self.settings, RUN, "judged").failed

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
+from tests.builders.applications import a_launch, a_lease, forget_application, last_batch
 from tests.dags.looks import payload
 from tests.deadline import deadline
 from tests.scenes.declared import copy_events
@@ -39,9 +40,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
     with connect(postgresql, autocommit=True) as connection:
         application.declare(connection, [NAME])
         yield connection
-        for table in ("application", "lease", "launch"):
-            connection.execute(f"DELETE FROM truelog.{table} WHERE application = %s".encode(), (NAME,))
-        connection.execute("DELETE FROM truelog.operation WHERE subject = %s", (NAME,))
+        forget_application(connection, NAME)
 
 
 @pytest.fixture
@@ -151,7 +150,7 @@ def test_an_application_that_ignores_a_tick_is_hung(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topics.sync_topics(kafka, load_events())
-    _silent(database, "1 second")
+    _silent(database, timedelta(seconds=1))
     monkeypatch.setenv("TRUELOG_TICK_SECONDS", "0.1")
     monkeypatch.setenv("TRUELOG_SILENCE_SECONDS", "0.1")
     monkeypatch.setattr("stream_trigger._NO_INPUT_POLL_SECONDS", 0.05)
@@ -167,9 +166,8 @@ def test_an_application_that_ignores_a_tick_is_hung(
         launcher.ensure_desired_state(Settings(), NAME)
 
 
-def _silent(database: Connection, since: str = "1 hour") -> None:
-    query = "UPDATE truelog.lease SET batch_at = now() - %s::interval WHERE application = %s"
-    database.execute(query, (since, NAME))
+def _silent(database: Connection, since: timedelta = timedelta(hours=1)) -> None:
+    last_batch(database, NAME, ago=since)
 
 
 def test_a_failed_start_does_not_hold_up_other_applications(
@@ -181,9 +179,9 @@ def test_a_failed_start_does_not_hold_up_other_applications(
     application.set_desired(database, NAME, application.STOPPED, DOER)
     with pytest.raises(AirflowNotFoundException, match=SPARK):
         launcher.ensure_all_desired_states(postgresql, [NAME, "other"], ["other", NAME])
-    rows = database.execute("DELETE FROM truelog.application WHERE application = 'other' RETURNING 1").fetchall()
+    rows = database.execute("SELECT 1 FROM truelog.application WHERE application = 'other'").fetchall()
     assert rows == [(1,)]
-    database.execute("DELETE FROM truelog.launch WHERE application = 'other'")
+    forget_application(database, "other")
 
 
 def test_the_trigger_fires_on_changed_code(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
@@ -198,11 +196,7 @@ def test_a_restart_request_fires_the_trigger_until_a_launch_grants_it(
     application.request_restart(database, NAME, DOER)
     assert [(each.kind, each.doer) for each in audit_trail.latest_operations(database, 1)] == [("restart", DOER)]
     assert seen(dags) == "restart_pending"
-    database.execute(
-        "INSERT INTO truelog.launch (application, reason, wish) "
-        "SELECT application, 'by hand', wish FROM truelog.application WHERE application = %s",
-        (NAME,),
-    )
+    a_launch(database, NAME, "by hand", wish=application.load_status(database, NAME).wish)
     assert application.load_status(database, NAME).wish is None
     assert seen(dags, looks=LOOKS) == "nothing"
 
@@ -280,16 +274,14 @@ def test_old_crashes_do_not_count(database: Connection, postgresql: Settings) ->
     """The application is started again; the start fails in the Spark provider, which has no connection here."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
-    _died(database, postgresql.deaths_allowed, ago="301 seconds")
+    _died(database, postgresql.deaths_allowed, ago=timedelta(seconds=301))
     with pytest.raises(AirflowNotFoundException, match=SPARK):
         launcher.ensure_desired_state(postgresql, NAME)
 
 
 def test_a_lock_without_a_process_is_removed(postgresql: Settings, database: Connection) -> None:
     """The lock belongs to an application on an unreachable machine."""
-    database.execute(
-        "INSERT INTO truelog.lease (application, epoch, host, pid) VALUES (%s, 1, 'elsewhere', 1)", (NAME,)
-    )
+    a_lease(database, NAME)
     with psycopg.connect(**postgresql.database(), autocommit=True) as far:
         far.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (NAME,))
         assert application.load_status(database, NAME).alive
@@ -302,13 +294,10 @@ def launches(database: Connection) -> list[object]:
     return [reason for (reason,) in rows]
 
 
-def _died(database: Connection, times: int, ago: str = "1 second") -> None:
+def _died(database: Connection, times: int, ago: timedelta = timedelta(seconds=1)) -> None:
     _launched(database, times, "down", ago)
 
 
-def _launched(database: Connection, times: int, reason: str, ago: str = "1 second") -> None:
-    database.execute(
-        "INSERT INTO truelog.launch (application, reason, launched_at) "
-        "SELECT %s, %s, now() - %s::interval FROM generate_series(1, %s)",
-        (NAME, reason, ago, times),
-    )
+def _launched(database: Connection, times: int, reason: str, ago: timedelta = timedelta(seconds=1)) -> None:
+    for _ in range(times):
+        a_launch(database, NAME, reason, ago=ago)

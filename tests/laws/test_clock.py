@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from tests.builders.log import a_tick
+from tests.builders.views import a_view, merged_to
 from tests.laws.naive_clock import Log, Tick, at
 from tests.laws.naive_clock import clock as naive
 from truelog import View
+from truelog.control import view_status
+from truelog.control.application import STREAM
 from truelog.kernel import clock
 from truelog.log.positions import Positions
 from truelog.maintenance import tick_retention
@@ -69,25 +73,17 @@ def isolated(connection: Connection) -> Iterator[None]:
 
 def store(connection: Connection, readers: list[Reader], ticks: list[Tick]) -> None:
     store_ticks(connection, ticks)
-    with connection.cursor() as cursor:
-        for number, reader in enumerate(readers):
-            name = f"reader_{number}"
-            cursor.execute("INSERT INTO truelog.view VALUES (%s, 1, '', '')", (name,))
-            positions = reader.at(reader.offsets)
-            rows = [(name, topic, positions.ids[topic], positions.at(topic, 0)) for topic in positions.offsets]
-            cursor.executemany("INSERT INTO truelog.position VALUES (%s, 1, %s, 0, %s, %s)", rows)
-            if reader.running:
-                set_up_to_date(connection, name)
-
-
-def set_up_to_date(connection: Connection, view: str, version: int = 1) -> None:
-    connection.execute("INSERT INTO truelog.standing VALUES (%s, 'stream', %s, 'UP_TO_DATE', '')", (view, version))
+    for number, reader in enumerate(readers):
+        name = f"reader_{number}"
+        a_view(connection, name)
+        merged_to(connection, name, reader.at(reader.offsets))
+        if reader.running:
+            view_status.record_state(connection, STREAM, name, 1)
 
 
 def store_ticks(connection: Connection, ticks: list[Tick]) -> None:
-    rows = [(ID, tick.offset, tick.time, tick.ends.as_json()) for tick in ticks]
-    with connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO truelog.tick VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING", rows)
+    for tick in ticks:
+        a_tick(connection, ID, tick.offset, tick.time, tick.ends)
 
 
 def stored_ticks(connection: Connection) -> list[int]:
@@ -295,7 +291,7 @@ def test_no_tick_is_dropped_while_a_view_has_no_positions(connection: Connection
             [Reader(frozenset("a"), {"a": 5, "ticks": 7}, running=True)],
             Log(["a", "tick", "tick"] * 10).ticks,
         )
-        set_up_to_date(connection, "fresh", 2)
+        view_status.record_state(connection, STREAM, "fresh", 2)
         assert tick_retention.drop_old_ticks(connection) == 0
         without_keep = View(reads=("a",), transform=lambda a: a, key=("k",), measures={}, version=2)
         assert (

@@ -1,6 +1,6 @@
 """Examples of batches: what a view counts, and which records are excluded.
 
-The merge's protocol needs no Spark: see `tests/library/kernel/test_merge_protocol.py`.
+The merge's protocol needs no Spark: see `tests/library/kernel/test_merge.py`.
 """
 
 import uuid

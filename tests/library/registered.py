@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from psycopg.types.json import Jsonb
-
+from tests.builders.event_types import an_event_type
 from truelog.control import event_store
-from truelog.schema import event_version
 from truelog.schema.event import load_events
 from truelog.storage import bucket
 from truelog.storage.database import Connection, connect
@@ -18,20 +16,7 @@ def registered(settings: Settings, topic_id: str) -> Iterator[None]:
     """Version 1 of every declared event type is in force from the first offset on, until the end of the block."""
     with connect(settings, autocommit=True) as connection:
         for each in load_events().values():
-            connection.execute(
-                "INSERT INTO truelog.event_type (event, settings) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                (each.name, Jsonb(event_version.settings_of(each))),
-            )
-            connection.execute(
-                "INSERT INTO truelog.event_version (event, version, declaration) VALUES (%s, 1, %s) "
-                "ON CONFLICT DO NOTHING",
-                (each.name, Jsonb(event_version.declaration_of(each))),
-            )
-            connection.execute(
-                "INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets) "
-                "VALUES (%s, %s, 0, 1, '{}')",
-                (each.name, topic_id),
-            )
+            an_event_type(connection, each, topic_id)
         yield
         connection.execute("DELETE FROM truelog.event_cut WHERE topic_id = %s", (topic_id,))
         for table in ("event_version", "event_type"):

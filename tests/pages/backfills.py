@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from runtime.airflow_client import Airflow
 from runtime.airflow_configuration import own_database
+from tests.builders.comparisons import a_reconciliation
 from tests.pages.fetch import fetch
 from truelog.batch.recomputation import Recomputation
 from truelog.storage.database import connect
@@ -49,12 +50,7 @@ def store_result(settings: Settings, started: str, view: str) -> None:
 def store_verdict(settings: Settings, started: str, view: str) -> None:
     """Write a result as `reconcile` does."""
     with connect(settings) as connection:
-        connection.execute(
-            "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, "
-            "different, repaired, verdict, reason, sample, run) "
-            "VALUES (%s, 1, '{}', false, 1, 0, 0, 0, 0, 'EQUAL', '', '[]', %s)",
-            (view, started),
-        )
+        a_reconciliation(connection, view, run=started)
 
 
 # The tasks of a finished run.

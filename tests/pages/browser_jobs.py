@@ -4,10 +4,13 @@ Each test logs its clicks and its seconds. `--log-cli-level=INFO` shows them.
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from playwright.sync_api import BrowserContext, Frame, Locator, Page, expect
 
+from tests.builders.alerts import an_alert
+from tests.builders.applications import a_launch
 from tests.pages.browsing import Clicks, framed
 from truelog.alerts import alert_store
 from truelog.apps import launcher
@@ -60,17 +63,10 @@ def resting(planned: Settings, archive_down: None) -> Iterator[None]:
         "starting\nTraceback (most recent call last):\ntruelog.support.errors.StoreDown: S3 refused: disk full\n"
     )
     with connect(planned, autocommit=True) as connection:
-        connection.execute(
-            "INSERT INTO truelog.launch (application, reason, launched_at) "
-            "SELECT %s, 'down', now() - interval '200 seconds' FROM generate_series(1, 5)",
-            (ARCHIVE,),
-        )
+        for _ in range(5):
+            a_launch(connection, ARCHIVE, ago=timedelta(seconds=200))
         for kind, subject in (("application_down", ARCHIVE), ("reconcile_inconclusive", "page_views")):
-            connection.execute(
-                "INSERT INTO truelog.alert (kind, subject, cause, found_at, opened_at) "
-                "VALUES (%s, %s, 'no lease', now(), now())",
-                (kind, subject),
-            )
+            an_alert(connection, kind, subject, "no lease")
         yield
         connection.execute("DELETE FROM truelog.launch WHERE launched_at > now() - interval '1 hour'")
         connection.execute("DELETE FROM truelog.alert WHERE cause = 'no lease' AND resolved_at IS NULL")

@@ -3,15 +3,20 @@
 No stream is running: this module writes rows as the kernel does. Some values are attacks on a page.
 """
 
-import json
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from psycopg.types.json import Jsonb
+
+from tests.builders.alerts import a_look, an_alert
+from tests.builders.applications import a_launch, a_lease
+from tests.builders.comparisons import a_certificate, a_reconciliation, a_repair, a_validation
+from tests.builders.quality import a_figure, an_event_validation
+from tests.builders.views import a_batch_answer, a_view, merged_to
 from tests.chosen_views import copy_views
 from tests.library.judged import judged
 from truelog.alerts import alert_scheduler, alert_store
@@ -20,6 +25,7 @@ from truelog.control.application import ARCHIVE, STREAM
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
+from truelog.log.positions import Positions
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, QualityMetric, quality_metric
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
@@ -47,14 +53,6 @@ TABLE = """
     CREATE VIEW views.{name}_busiest AS SELECT host, sum(views)::bigint AS views FROM views.{name} GROUP BY host;
 """
 
-CERTIFIED = """
-    INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest,
-        object, made_at)
-    SELECT view || to_char(finished_at, '-YYYYMMDD"T"HH24MISS.US"Z-"') || lpad(id::text, 8, '0'), view, version, id,
-        positions, '', row_count, '', '', finished_at
-    FROM truelog.reconciliation WHERE verdict = 'EQUAL'
-"""
-
 
 def views_folder(folder: Path) -> Path:
     """Views with a table, one without, and a file that fails to load."""
@@ -80,17 +78,9 @@ def fill(connection: Connection) -> None:
 def _views(connection: Connection) -> None:
     for name in MADE:
         connection.execute(TABLE.format(name=name).encode())
-        connection.execute(
-            "INSERT INTO truelog.view (view, version, fingerprint, spark, made_at) "
-            "VALUES (%s, 1, 'f', '4.1.3', now() - interval '9 days')",
-            (name,),
-        )
+        a_view(connection, name, ago=timedelta(days=9))
         topics = {"page_view": 4} if name != "click_through" else {"search": 2, "click": 2}
-        for topic, partition in ((t, p) for t, count in topics.items() for p in range(count)):
-            connection.execute(
-                "INSERT INTO truelog.position VALUES (%s, 1, %s, %s, 'id', %s)",
-                (name, topic, partition, 120_000 + 37 * partition),
-            )
+        merged_to(connection, name, _reached(topics, 120_000))
     for text in HOSTILE:
         connection.execute(
             "INSERT INTO state.page_views_v1 VALUES (now() + interval '1 hour', %s, %s, NULL, 1, NULL)", (text, text)
@@ -98,22 +88,29 @@ def _views(connection: Connection) -> None:
     connection.execute("ANALYZE state.page_views_v1")
 
 
+def _reached(topics: Mapping[str, int], first: int) -> Positions:
+    """Positions in topics with so many partitions."""
+    offsets = {topic: {p: first + 37 * p for p in range(count)} for topic, count in topics.items()}
+    return Positions(offsets, dict.fromkeys(topics, "id"))
+
+
 def _applications(connection: Connection) -> None:
     """Two healthy applications. The last batch is in the future, so that they stay healthy during long tests."""
     application.declare(connection, [ARCHIVE, STREAM])
     for name, epoch in ((ARCHIVE, 3), (STREAM, 17)):
         application.set_code(connection, name, "9f2c61d0a7b34e58", "files")
-        connection.execute(
-            "INSERT INTO truelog.lease (application, epoch, host, pid, taken_at, batch_at, code, process_at) "
-            "VALUES (%s, %s, 'worker-1', 4711, now() - interval '5 hours', now() + interval '1 day', "
-            "'9f2c61d0a7b34e58', 0)",
-            (name, epoch),
+        a_lease(
+            connection,
+            name,
+            epoch=epoch,
+            host="worker-1",
+            pid=4711,
+            code="9f2c61d0a7b34e58",
+            process_at=0,
+            taken=timedelta(hours=5),
+            batch=timedelta(days=-1),
         )
-        connection.execute(
-            "INSERT INTO truelog.launch (application, reason, launched_at) "
-            "VALUES (%s, 'down', now() - interval '5 hours')",
-            (name,),
-        )
+        a_launch(connection, name, ago=timedelta(hours=5))
     for second in range(70):
         steps = {"latestOffset": 3, "walCommit": 21, "addBatch": 180 + second, "triggerExecution": 240 + second}
         batch_metrics.record_steps(connection, STREAM, f"2026-11-21T10:{second // 60:02d}:{second % 60:02d}Z", steps)
@@ -123,13 +120,7 @@ def _applications(connection: Connection) -> None:
 
 def _answer(connection: Connection) -> None:
     """A batch answer for the stalled view."""
-    connection.execute(
-        "INSERT INTO truelog.batch_answer (view, version, as_of) VALUES ('page_audience', 1, now() - interval '4 min')"
-    )
-    connection.execute(
-        "INSERT INTO truelog.batch_position SELECT view, version, topic, partition, topic_id, next_offset + 900 "
-        "FROM truelog.position WHERE view = 'page_audience'"
-    )
+    a_batch_answer(connection, "page_audience", _reached({"page_view": 4}, 120_900), age=timedelta(minutes=4))
 
 
 def _readings(now: float) -> Iterator[ReaderPoll]:
@@ -165,7 +156,6 @@ def _reconciliations(connection: Connection) -> None:
             _reconciliation(connection, hour, view, verdict)
         if hour == 20:
             _repaired(connection)
-    connection.execute(CERTIFIED)
 
 
 def _repaired(connection: Connection) -> None:
@@ -182,24 +172,13 @@ def _repaired(connection: Connection) -> None:
         {"streamed": row | {"page": HOSTILE[4]}, "rebuilt": None, "cause": "wrong value by hand"},
         {"streamed": None, "rebuilt": row | {"page": "/lost"}},
     ]
-    _reconciliation(connection, 20, "page_views", "DIFFERENT", sample, minutes=10)
     causes = [{"cause": "wrong value by hand", "rows": 1, "about": HOSTILE[1]}]
-    connection.execute(
-        "UPDATE truelog.reconciliation SET causes = %s WHERE id = (SELECT max(id) FROM truelog.reconciliation)",
-        (json.dumps(causes),),
-    )
+    _reconciliation(connection, 20, "page_views", "DIFFERENT", sample, causes=causes, minutes=10)
     for each in sample:
         key = [row["minute"], row["host"], (each["streamed"] or each["rebuilt"] or row)["page"]]
-        connection.execute(
-            "INSERT INTO truelog.repair VALUES ('page_views', 1, '{}', %s, %s, %s, "
-            "now() - interval '20 hours' + interval '11 minutes')",
-            (json.dumps(key), _json(each["streamed"]), _json(each["rebuilt"])),
-        )
+        repaired = timedelta(hours=20, minutes=-11)
+        a_repair(connection, "page_views", key, before=each["streamed"], after=each["rebuilt"], ago=repaired)
     _reconciliation(connection, 20, "page_views", "EQUAL", repaired=3, minutes=12)
-
-
-def _json(value: object) -> str | None:
-    return None if value is None else json.dumps(value)
 
 
 def _reconciliation(
@@ -207,33 +186,31 @@ def _reconciliation(
     hour: int,
     view: str,
     verdict: str,
-    sample: object = (),
+    sample: Sequence[Any] = (),
     *,
+    causes: Sequence[Any] = (),
     repaired: int = 0,
     minutes: int = 0,
 ) -> None:
-    unequal = 1 if verdict == "DIFFERENT" else 0
-    reason = "the archive is 1,204 events behind" if verdict == "UNKNOWN" else ""
-    connection.execute(
-        "WITH made AS (INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, "
-        "extra, different, repaired, verdict, reason, sample, run, finished_at) VALUES (%s, 1, %s, false, 306, %s, %s, "
-        "%s, %s, %s, %s, %s, %s, now() - make_interval(hours => %s) + make_interval(mins => %s)) RETURNING id) "
-        "INSERT INTO truelog.validation (reconciliation, success, failed, result) SELECT id, %s, %s, '{}' FROM made",
-        (
-            view,
-            json.dumps({"page_view": {"0": 120_000, "1": 120_037}}),
-            *(unequal,) * 3,
-            repaired,
-            verdict,
-            reason,
-            json.dumps(sample),
-            f"scheduled__{hour:02d}",
-            hour,
-            minutes,
-            verdict == "EQUAL",
-            [] if verdict == "EQUAL" else ["the streamed table equals its rebuild"],
-        ),
+    made = a_reconciliation(
+        connection,
+        view,
+        verdict,
+        ago=timedelta(hours=hour, minutes=-minutes),
+        positions=Jsonb({"page_view": {"0": 120_000, "1": 120_037}}),
+        row_count=306,
+        **dict.fromkeys(("missing", "extra", "different"), 1 if verdict == "DIFFERENT" else 0),
+        repaired=repaired,
+        reason="the archive is 1,204 events behind" if verdict == "UNKNOWN" else "",
+        sample=Jsonb(list(sample)),
+        causes=Jsonb(list(causes)),
+        run=f"scheduled__{hour:02d}",
     )
+    is_equal = verdict == "EQUAL"
+    failed = [] if is_equal else ["the streamed table equals its rebuild"]
+    a_validation(connection, made, success=is_equal, failed=failed)
+    if is_equal:
+        a_certificate(connection, made)
 
 
 def _quality(connection: Connection) -> None:
@@ -259,15 +236,8 @@ def _judged(
 ) -> None:
     day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=ago)
     for each in found:
-        connection.execute(
-            "INSERT INTO truelog.figure (event, day, name, value, usual, least, most, unjudged) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
-            (event, day, *astuple(each)),
-        )
-    connection.execute(
-        "INSERT INTO truelog.validation (event, day, run, success, failed, result) VALUES (%s, %s, %s, %s, %s, '{}')",
-        (event, day, f"scheduled__{ago}", success, failed),
-    )
+        a_figure(connection, event, day, each)
+    an_event_validation(connection, event, day, run=f"scheduled__{ago}", success=success, failed=failed)
 
 
 def _operations(connection: Connection) -> None:
@@ -295,21 +265,16 @@ def _alerts(connection: Connection) -> None:
         ("lagging", STREAM, "90 s behind for two minutes", 3, "oncall", None),
         ("application_down", ARCHIVE, "its lease is free", 30, "admin", 29),
     ):
-        connection.execute(
-            "INSERT INTO truelog.alert (kind, subject, cause, found_at, opened_at, told_at, acknowledged_at, "
-            "acknowledged_by, resolved_at) VALUES (%(kind)s, %(subject)s, %(cause)s, %(at)s, %(at)s, %(at)s, "
-            "CASE WHEN %(by)s::text IS NOT NULL THEN %(at)s END, %(by)s, now() - make_interval(hours => %(resolved)s))",
-            {
-                "kind": kind,
-                "subject": subject,
-                "cause": cause,
-                "at": datetime.now(UTC) - timedelta(hours=hours),
-                "by": by,
-                "resolved": resolved,
-            },
+        an_alert(
+            connection,
+            kind,
+            subject,
+            cause,
+            ago=timedelta(hours=hours),
+            told=True,
+            acknowledged_by=by,
+            resolved=None if resolved is None else timedelta(hours=resolved),
         )
     alert_store.add_silence(connection, "*/request_rates", timedelta(days=1), by="admin", why=f"new {HOSTILE[1]}")
-    connection.execute(
-        "INSERT INTO truelog.alert_source SELECT name, now() + interval '1 day', '' FROM unnest(%s::text[]) name",
-        ([source.name for source in alert_scheduler.SOURCES[1:]],),
-    )
+    for source in alert_scheduler.SOURCES[1:]:
+        a_look(connection, source.name, ago=timedelta(days=-1))

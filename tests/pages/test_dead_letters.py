@@ -8,6 +8,7 @@ import pytest
 from pages import dead_letter_report
 from pages.dead_letter_report import LetterQuery
 from runtime.airflow_client import Airflow
+from tests.builders.log import a_replay
 from tests.pages.conftest import BAD
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
@@ -45,11 +46,7 @@ def test_reasons_are_counted_and_letters_are_filtered_sorted_and_paged(
 def test_a_letter_that_was_sent_again_names_its_topic(rejected: Settings) -> None:
     with connect(rejected, autocommit=True) as connection:
         [found] = topics.topic_ids(rejected, [DEAD_LETTER]).values()
-        connection.execute(
-            'INSERT INTO truelog.replay (topic_id, partition, "offset", target, "begin", doer) '
-            "VALUES (%s, 0, 3, 'page_view', '[{}, {}]', 'oncall')",
-            (found,),
-        )
+        a_replay(connection, found, 3, target="page_view")
         try:
             report = dead_letter_report.dead_letter_report(rejected, LetterQuery(24))
         finally:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.comparisons import a_reconciliation
 from tests.pages.plausible import HOSTILE, MADE
 from truelog.lag import freshness_series, lag_report, lag_series
 from truelog.lag.lag_verdict import LagVerdict
@@ -172,12 +173,7 @@ def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> Non
         [last] = connection.execute(before).fetchone() or (0,)
         try:
             for verdict, different in (("DIFFERENT", True), ("UNKNOWN", True), ("EQUAL", False)):
-                connection.execute(
-                    "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, "
-                    "extra, different, repaired, verdict, reason, sample) "
-                    "VALUES ('click_through', 1, '{}', false, 1, 0, 0, 1, 0, %s, '', '[]')",
-                    (verdict,),
-                )
+                a_reconciliation(connection, "click_through", verdict, different=1)
                 assert (wrong in stated(summary.load_summary(filled))) == different
         finally:
             connection.execute("DELETE FROM truelog.reconciliation WHERE id > %s", (last,))

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from runtime.airflow_client import Airflow
+from tests.builders.views import a_view, forget, merged_to
 from tests.chosen_views import copy_views
 from tests.library.archive_files import TOPIC
 from tests.pages.archived_records import VALID
 from tests.pages.fetch import fetch
+from truelog.log.positions import Positions
 from truelog.monitor import record_report
 from truelog.monitor.archived_record import read_record
 from truelog.monitor.record_report import Counted, Place, Search
@@ -71,28 +73,24 @@ CREATE TABLE state.cart_v1_inputs (cart_id text, topic text, partition integer, 
 INSERT INTO state.cart_v1_inputs VALUES ('full', 'cart_event', 1, 7), ('other', 'cart_event', 0, 7);
 CREATE TABLE state.people_search_v1 (person_id text, last_topic text, last_partition integer, last_offset bigint);
 INSERT INTO state.people_search_v1 VALUES ('ann', 'profile', 0, 3);
-INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES ('cart', 1, '', '', '{cart_event}'),
-    ('people_search', 1, '', '', '{profile}');
-INSERT INTO truelog.position VALUES ('cart', 1, 'cart_event', 1, 'id', 100);
-INSERT INTO truelog.position VALUES ('people_search', 1, 'profile', 0, 'id', 100);
 """
-NO_INPUTS = """
-DROP TABLE state.cart_v1_inputs; DROP TABLE state.people_search_v1;
-DELETE FROM truelog.position WHERE view IN ('cart', 'people_search');
-DELETE FROM truelog.view WHERE view IN ('cart', 'people_search');
-"""
+NO_INPUTS = "DROP TABLE state.cart_v1_inputs; DROP TABLE state.people_search_v1"
 
 
 def test_rows_that_store_coordinates_name_their_keys(filled: Settings, tmp_path: Path) -> None:
     settings = filled.model_copy(update={"views_folder": copy_views(tmp_path, "cart", "people_search")})
     with connect(filled, autocommit=True) as connection:
         connection.execute(INPUTS.encode())
+        for view, topic, partition in (("cart", "cart_event", 1), ("people_search", "profile", 0)):
+            a_view(connection, view, reads=(topic,))
+            merged_to(connection, view, Positions({topic: {partition: 100}}, {topic: "id"}))
         try:
             [cart] = record_report.record_readers(settings, Place("cart_event", 1, 7))
             [person] = record_report.record_readers(settings, Place("profile", 0, 3))
             [older] = record_report.record_readers(settings, Place("profile", 0, 2))
         finally:
-            connection.execute(NO_INPUTS.encode())
+            connection.execute(NO_INPUTS)
+            forget(connection, "cart", "people_search")
     assert [(each.side, each.key) for each in cart.keys] == [("inputs", {"cart_id": "full"})]
     assert [(each.side, each.key) for each in person.keys] == [("", {"person_id": "ann"})]
     assert (older.state, older.search, older.keys) == (Counted.COUNTED, Search.DONE, [])

@@ -15,6 +15,7 @@ import pytest
 from psycopg import sql
 
 from runtime import airflow
+from tests.builders.scale import a_large_platform
 from tests.pages.cost import counted
 from tests.servers import SharedServers, copy_database, drop_database
 from tests.speed import record_speed
@@ -30,38 +31,6 @@ from truelog.views.catalogue import VIEWS
 NAME = "pages_large"
 COPIES, HTTP_ROUNDS = 50, 4
 TODAY = datetime.now(UTC).date()
-FILLED = """
-INSERT INTO truelog.view (view, version, fingerprint, spark, made_at, reads)
-    SELECT 'v' || n, 1, '', '', now() - interval '90 days', '{page_view}' FROM generate_series(1, 50) n;
-INSERT INTO truelog.position SELECT 'v' || n, 1, 'page_view', p, 'id', 100000
-    FROM generate_series(1, 50) n, generate_series(0, 199) p;
-INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, different, repaired,
-    verdict, reason, sample, run, finished_at)
-    SELECT 'v' || n % 50 + 1, 1, (SELECT jsonb_build_object('page_view', jsonb_object_agg(p, 100000))
-        FROM generate_series(0, 199) p), false, 1000, 0, 0, n % 100 / 99, 0,
-        CASE n % 100 WHEN 99 THEN 'DIFFERENT' WHEN 50 THEN 'UNKNOWN' ELSE 'EQUAL' END, '', '[]',
-        'scheduled__' || n / 50, now() - n * interval '1 minute' FROM generate_series(1, 10000) n;
-INSERT INTO truelog.validation (reconciliation, success, failed, result)
-    SELECT id, true, '{}', '{}' FROM truelog.reconciliation;
-INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest, object,
-    made_at) SELECT view || '-' || id, view, 1, id, positions, '', 1000, '', '', finished_at
-    FROM truelog.reconciliation WHERE verdict = 'EQUAL';
-INSERT INTO truelog.recomputation (attempt, view, day, state)
-    SELECT 'a' || d, 'v' || n, date_trunc('day', now()) - d * interval '1 day', 'done'
-    FROM generate_series(1, 50) n, generate_series(0, 90) d;
-CREATE TABLE state.v1_v1 (minute timestamptz, host text, page text, browser text, views bigint,
-    UNIQUE NULLS NOT DISTINCT (minute, host, page, browser));
-INSERT INTO state.v1_v1 SELECT now() - n * interval '1 second', 'h' || n % 50, '/' || n % 7, 'b', n
-    FROM generate_series(1, 500000) n;
-CREATE VIEW views.v1 AS SELECT * FROM state.v1_v1;
-INSERT INTO truelog.lag_sample (reader, version, at, batch_at, partitions, verdicts)
-    SELECT 'v' || n, 1, now() - poll * interval '10 seconds', now(), (SELECT jsonb_agg(jsonb_build_object(
-        'topic', 'page_view', 'partition', p, 'position', 99000 + n, 'earliest', 0, 'end', 100000, 'seconds', n,
-        'topic_id', 'id', 'blind', '')) FROM generate_series(0, 199) p),
-        (SELECT jsonb_agg('{"verdict": "OK", "rule": 12, "reason": ""}'::jsonb) FROM generate_series(0, 199))
-    FROM generate_series(1, 50) n, generate_series(0, 59) poll;
-ANALYZE;
-"""
 # Each answer over HTTP, with the largest number of queries and of rows that it may read. Records, explanations, dead
 # letters and exports are left out, because they also read the archive.
 HTTP: dict[str, tuple[int, int]] = {
@@ -99,8 +68,7 @@ def large(servers: SharedServers, postgresql: Settings, tmp_path_factory: pytest
     copy_database(postgresql, servers.settings.database_name, NAME)
     settings = postgresql.model_copy(update={"database_name": NAME, "views_folder": folder})
     with connect(settings, autocommit=True) as connection:
-        for statement in FILLED.strip().split(";\n"):
-            connection.execute(statement.encode())
+        a_large_platform(connection)
     yield settings
     drop_database(postgresql, NAME)
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.beds.archived import drop_archive
+from tests.builders.views import forget
 from tests.library.registered import forget_copies, forget_rows
 from truelog.archive.archive_table import open_catalog
 from truelog.control import event_files, topic_status
@@ -61,8 +62,7 @@ def removed_at_the_end(settings: Settings, event: str, *views: str) -> Iterator[
             drop_archive(catalog, event)
         with connect(settings) as connection:
             forget_rows(connection, event)
-            for table in ("position", "view", "standing"):
-                connection.execute(f"DELETE FROM truelog.{table} WHERE view = ANY(%s)".encode(), (list(views),))
+            forget(connection, *views)
             for view in views:
                 for name in (f"{schema}.{view}_v{v}" for schema in ("state", "stage", "batch") for v in (1, 2)):
                     connection.execute(f"DROP TABLE IF EXISTS {name} CASCADE".encode())

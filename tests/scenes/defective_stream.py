@@ -23,7 +23,7 @@ _add, _load = stage.add, stage.stage_rows
 
 
 def unprotected() -> None:
-    """No protection against zombies is left. `tests/library/kernel/test_zombies.py` disarms each of them alone."""
+    """No protection against zombies is left. `tests/library/kernel/test_merge_zombies.py` disarms each alone."""
     merge.require_at = lambda *_: None
     lease.require_lease = lambda *_: None
     lease.Lease.hold = lambda _: None  # type: ignore[method-assign,assignment]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.beds.world import World
+from tests.builders.comparisons import a_proof
 from tests.chosen_views import copy_views
 from tests.command import truelog
 from tests.scenes.applications import Application, start
@@ -243,11 +244,9 @@ def test_a_damaged_day_is_detected_and_rebuilt_from_raw_bytes(
     settings, compiled = batch.context.settings, batch.compiled("page_views")
     known = partials.load_partials(settings, compiled)
     others = [tile.day for tile in known.ranges if tile.day != damaged.covered.day]
-    verified = (
-        "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 2, unnest(%s) ON CONFLICT DO NOTHING"
-    )
     with connect(settings) as connection:
-        connection.execute(verified, (others,))
+        for day in others:
+            a_proof(connection, "page_views", day, version=2)
     rows = known.read(batch.spark, [damaged.covered])
     assert rows is not None
     partials.replace(batch.spark, settings, compiled, damaged.covered, rows.limit(0))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.beds.world import World
+from tests.builders.views import forget
 from tests.scenes.applications import start
 from truelog.control import application, view_status
 from truelog.control.application import Diagnosis, diagnose_status
@@ -30,9 +31,7 @@ def folder(world: World, tmp_path: Path) -> Iterator[Path]:
         (tmp_path / f"{name}.py").write_text(VIEW.format(by="status"))
     yield tmp_path
     with connect(world.settings) as connection:
-        for name in NAMES:
-            for table in ("position", "view", "standing"):
-                connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (name,))
+        forget(connection, *NAMES)
 
 
 def statuses(world: World) -> dict[str, ViewStatus]:

@@ -5,9 +5,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.builders.applications import a_launch, last_batch
+from tests.builders.comparisons import a_certificate, a_reconciliation
+from tests.builders.log import an_audit
+from tests.builders.quality import an_event_validation
+from tests.builders.rows import before_now
+from tests.builders.views import a_view, an_oversized_group, forget
 from tests.deadline import until
 from tests.library.alert_tables import emptied
 from tests.library.judged import judged
@@ -41,13 +48,10 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 def one_view(postgresql: Settings, database: Connection, tmp_path: Path) -> Iterator[Settings]:
     """A platform whose only view was created three days ago."""
     (tmp_path / "one.py").touch()
-    insert = (
-        "INSERT INTO truelog.view (view, version, fingerprint, spark, made_at) VALUES ('one', %s, '', '', now() - %s)"
-    )
-    for version, age in ((1, timedelta(days=9)), (2, timedelta(days=3))):
-        database.execute(insert, (version, age))
+    for version, days in ((1, 9), (2, 3)):
+        a_view(database, "one", version, ago=timedelta(days=days))
     yield postgresql.model_copy(update={"views_folder": tmp_path})
-    database.execute("DELETE FROM truelog.view WHERE view = 'one'")
+    forget(database, "one")
 
 
 def keys(observation: Observation) -> set[str]:
@@ -78,22 +82,21 @@ def test_an_application_from_its_start_to_its_death(postgresql: Settings, databa
 
     assert observed() == (set(), False)
     taken = lease.take_lease(postgresql, STREAM)
-    database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
+    application.declare(database, [STREAM])
     assert observed() == (set(), False)
     lease.record_batch(database, taken.holder)
     assert observed() == (set(), True)
     die(database, taken)
     assert observed()[0] == {"application_down/stream"}
-    database.execute("UPDATE truelog.application SET desired = 'stopped'")
+    application.set_desired(database, STREAM, "stopped", "a test")
     assert observed() == (set(), True)
 
 
 def test_an_application_that_keeps_dying_is_reported(postgresql: Settings, database: Connection) -> None:
-    insert = "INSERT INTO truelog.launch (application, reason, launched_at) VALUES ('stream', %s, now() - %s)"
     for reason, minutes in (("down", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("down", 11)):
-        database.execute(insert, (reason, timedelta(minutes=minutes)))
+        a_launch(database, STREAM, reason, ago=timedelta(minutes=minutes))
     assert "application_restarting/stream" not in keys(alert_applications.observe(postgresql))
-    database.execute(insert, ("down", timedelta(minutes=5)))
+    a_launch(database, STREAM, ago=timedelta(minutes=5))
     assert "application_restarting/stream" in keys(alert_applications.observe(postgresql))
 
 
@@ -101,8 +104,8 @@ def test_without_ticks_a_silent_application_is_not_blamed(postgresql: Settings, 
     """If Kafka is unreachable, there is one incident, with the log as its subject."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
     held = lease.take_lease(postgresql, STREAM)
-    database.execute("UPDATE truelog.lease SET batch_at = now() - interval '1 hour'")
-    database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
+    last_batch(database, STREAM, ago=HOUR)
+    application.declare(database, [STREAM])
     observation = alert_applications.observe(away)
     die(database, held)
     assert keys(observation) == {"no_input/log"}
@@ -196,7 +199,7 @@ def test_lag_comes_from_the_history(one_view: Settings, database: Connection) ->
     """The application is running, but the archive has no sample."""
     taken = lease.take_lease(one_view, STREAM)
     lease.record_batch(database, taken.holder)
-    database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
+    application.declare(database, [STREAM])
     now = time.time()
     history = [
         ReaderPoll("one", 2, now - ago, now, {("page_view", 0): Sample(now - ago, 0, 0, 5000, 3000.0 - ago, now)})
@@ -252,23 +255,16 @@ def test_a_view_causes_one_finding_at_most(settings: Settings, checked: Comparis
 def test_views_are_checked_by_their_comparisons_and_certificates(one_view: Settings, database: Connection) -> None:
     """Only the newest version counts. A comparison of an unreadable file has no version."""
 
-    def compared(verdict: str, days: float, version: int | None = 2, reason: str = "") -> set[str]:
-        database.execute(
-            "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, "
-            "different, repaired, verdict, reason, sample, finished_at) "
-            "VALUES ('one', %s, '{}', false, 1, 1, 2, 3, 0, %s, %s, '{}', now() - %s)",
-            (version, verdict, reason, timedelta(days=days)),
-        )
+    numbers: list[int] = []
+
+    def compared(verdict: str, days: float, **found: Any) -> set[str]:
+        unequal = {"version": 2, "missing": 1, "extra": 2, "different": 3}
+        numbers.append(a_reconciliation(database, "one", verdict, ago=timedelta(days=days), **unequal | found))
         return keys(alert_verification.observe_views(one_view))
 
     def certified(days: float) -> set[str]:
         """Certify the newest comparison."""
-        database.execute(
-            "INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, "
-            "digest, object, made_at) SELECT gen_random_uuid(), view, version, id, '{}', '', 1, '', '', now() - %s "
-            "FROM truelog.reconciliation ORDER BY id DESC LIMIT 1",
-            (timedelta(days=days),),
-        )
+        a_certificate(database, numbers[-1], ago=timedelta(days=days))
         return keys(alert_verification.observe_views(one_view))
 
     assert keys(alert_verification.observe_views(one_view)) == {"certificate_stale/one"}
@@ -288,27 +284,19 @@ def test_views_are_checked_by_their_comparisons_and_certificates(one_view: Setti
 
 
 def test_the_archive_is_checked_by_its_last_audit(postgresql: Settings, database: Connection) -> None:
-    insert = "INSERT INTO truelog.audit (faults, finished_at) VALUES (%s, now() - %s)"
     assert keys(alert_verification.observe_archive(postgresql)) == set()
-    database.execute(
-        "INSERT INTO truelog.launch (application, reason, launched_at) "
-        "VALUES ('archive', 'down', now() - interval '37 h')"
-    )
+    a_launch(database, ARCHIVE, ago=37 * HOUR)
     assert keys(alert_verification.observe_archive(postgresql)) == {"archive_unaudited/archive"}
-    database.execute(insert, (["a hole", "b", "c", "d"], HOUR))
+    an_audit(database, ["a hole", "b", "c", "d"], ago=HOUR)
     [corrupt] = alert_verification.observe_archive(postgresql).findings
     assert (corrupt.key, corrupt.cause) == ("archive_corrupt/archive", "a hole; b; c; and 1 more")
-    database.execute(insert, ([], timedelta()))
+    an_audit(database)
     assert keys(alert_verification.observe_archive(postgresql)) == set()
 
 
 def test_an_event_type_is_checked_by_its_newest_log_day(postgresql: Settings, database: Connection) -> None:
     def judged(day: int, *failed: str) -> set[str]:
-        database.execute(
-            "INSERT INTO truelog.validation (event, day, run, success, failed, result) "
-            "VALUES ('click', now() + %s, 'run', %s, %s, '{}')",
-            (timedelta(days=day), not failed, list(failed)),
-        )
+        an_event_validation(database, "click", before_now(timedelta(days=-day)), success=not failed, failed=failed)
         return keys(alert_verification.observe_events(postgresql))
 
     assert keys(alert_verification.observe_events(postgresql)) == set()
@@ -347,10 +335,8 @@ def test_a_view_that_drops_a_large_share_of_its_events_is_found(
 
 def test_a_view_with_oversized_groups_is_found(one_view: Settings, database: Connection) -> None:
     assert alert_omissions.observe(one_view).findings == ()
-    database.execute(
-        "INSERT INTO truelog.oversized_group (view, version, \"group\") VALUES ('one', 1, '[\"old\"]'), "
-        "('one', 2, '[\"a\"]'), ('one', 2, '[\"b\", 7]')"
-    )
+    for version, group in ((1, ["old"]), (2, ["a"]), (2, ["b", 7])):
+        an_oversized_group(database, "one", group, version=version)
     [found] = alert_omissions.observe(one_view).findings
     assert (found.key, found.cause) == ("groups_oversized/one", "groups without rows: 2; see `truelog.oversized_group`")
 

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from tests.builders.alerts import an_alert
 from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
 from truelog.alerts import alert_outbox, alert_store
@@ -98,9 +99,7 @@ def test_an_incident_from_its_first_moment_to_its_last(database: Connection) -> 
 def test_the_database_refuses_a_second_open_alert_with_the_same_key(database: Connection) -> None:
     look(database, "one")
     with pytest.raises(psycopg.errors.UniqueViolation):
-        database.execute(
-            "INSERT INTO truelog.alert (kind, subject, cause, found_at) VALUES ('application_down', 'one', '', now())"
-        )
+        an_alert(database, "application_down", "one")
 
 
 def test_the_first_acknowledgement_counts_and_ends_the_reminders(database: Connection) -> None:

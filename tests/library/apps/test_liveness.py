@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import Producer
 
+from tests.builders.views import a_view, forget, merged_to
 from tests.deadline import deadline
 from truelog.apps.liveness import diagnose
 from truelog.control import view_status
@@ -42,19 +43,14 @@ def silent(postgresql: Settings, kafka: Settings, connection: Connection) -> Ite
     topics.sync_topics(kafka, load_events())
     send(kafka)
     ends = topics.end_offsets(kafka, [TOPIC])
-    connection.execute("INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 1, '', '')", (VIEW,))
-    for topic, partition in ends.partitions():
-        connection.execute(
-            "INSERT INTO truelog.position VALUES (%s, 1, %s, %s, %s, %s)",
-            (VIEW, topic, partition, ends.ids[topic], ends.at(topic, partition)),
-        )
+    a_view(connection, VIEW)
+    merged_to(connection, VIEW, ends)
     view_status.record_state(connection, NAME, VIEW, 1)
     now = datetime.now(UTC)
     yield Silent(
         kafka, connection, ApplicationStatus(NAME, epoch=1, pid=1, host="here", taken_at=now, batch_at=now, alive=True)
     )
-    for table in ("standing", "position", "view"):
-        connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (VIEW,))
+    forget(connection, VIEW)
 
 
 def send(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Commands with real services: their output for scripts and their exit codes. `test_failures.py` stops the services."""
+"""Commands with real services: their output for scripts and their exit codes. `test_failure.py` stops the services."""
 
 import gzip
 import json
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.views import a_lag_sample, a_view, merged_to
 from tests.command import answer, truelog
 from tests.scenes.traffic import in_the_log
 from truelog.control.application import ARCHIVE
 from truelog.ingest import generator
 from truelog.log import topics
+from truelog.log.positions import Positions
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
@@ -35,12 +37,6 @@ CREATE VIEW views.made_view AS SELECT * FROM (VALUES
 ) AS v (at, a, n);
 CREATE VIEW views.made_view_doubled AS SELECT a, 2 * n AS n FROM views.made_view;
 COMMENT ON COLUMN views.made_view.a IS 'what a means';
-INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('made_view', 1, '', ''), ('made_view', 2, '', '');
-INSERT INTO truelog.lag_sample (reader, version, at, partitions)
-VALUES ('made_view', 2, now(), '[{"topic": "page_view", "partition": 0, "seconds": 0.5, "blind": ""}]');
-INSERT INTO truelog.position VALUES
-    ('made_view', 1, 'page_view', 0, 'x', 7),
-    ('made_view', 2, 'page_view', 0, 'x', 5), ('made_view', 2, 'page_view', 1, 'x', 6);
 """
 
 
@@ -52,6 +48,11 @@ def views(platform: Settings, tmp_path_factory: pytest.TempPathFactory) -> str:
         (folder / f"{name}.py").write_text(VIEW)
     with connect(platform, autocommit=True) as connection:
         connection.execute(CREATE.encode())
+        for version, offsets in ((1, {0: 7}), (2, {0: 5, 1: 6})):
+            a_view(connection, "made_view", version)
+            merged_to(connection, "made_view", Positions({"page_view": offsets}, {"page_view": "x"}), version)
+        polled = {"topic": "page_view", "partition": 0, "seconds": 0.5, "blind": ""}
+        a_lag_sample(connection, "made_view", [polled], version=2)
     return str(folder)
 
 

@@ -1,6 +1,5 @@
 """The registry on real services: versions and cuts are recorded in both places before they are used."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pydantic import Field, create_model
 
+from tests.builders.event_types import an_event_version
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
 from tests.library.registered import forget, forget_rows
@@ -248,15 +248,7 @@ def test_a_check_waits_for_a_running_registration(topic: Settings) -> None:
         thread.start()
         until(lambda: require_waiting(topic), 30, "the check to wait")
         assert answers == []
-        registering.execute(
-            "INSERT INTO truelog.event_version (event, version, declaration) VALUES (%s, 2, %s)",
-            (NAME, json.dumps({})),
-        )
-        registering.execute(
-            "INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets) "
-            "VALUES (%s, %s, 0, 2, '{\"0\": 1}')",
-            (NAME, before.topic_id),
-        )
+        an_event_version(registering, NAME, 2, before.topic_id, {0: 1})
     thread.join()
     assert isinstance(answers[0], MeaningChanged)
 

@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 import runtime
 from runtime import keeper
 from runtime.service import log_file
+from tests.builders.views import a_view, merged_to
 from tests.deadline import deadline
 from tests.scenes.traffic import Traffic, messages_in_the_log
 from truelog.archive import archive_table
@@ -144,13 +145,8 @@ def readers(platform: Settings, ends: Positions, tmp_path_factory: pytest.TempPa
 
 
 def _insert(connection: Connection, view: str, at: Positions) -> None:
-    connection.execute("INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 2, '', '')", (view,))
-    with_ticks = Positions({**at.offsets, "ticks": {0: 0}}, {**at.ids, "ticks": "any"})
-    for topic, partition in with_ticks.partitions():
-        connection.execute(
-            "INSERT INTO truelog.position VALUES (%s, 2, %s, %s, %s, %s)",
-            (view, topic, partition, with_ticks.ids[topic], with_ticks.at(topic, partition)),
-        )
+    a_view(connection, view, 2)
+    merged_to(connection, view, Positions({**at.offsets, "ticks": {0: 0}}, {**at.ids, "ticks": "any"}), 2)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
 from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # not re-exported explicitly
 
+from tests.builders.views import a_view, forget, merged_to
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.lag import lag_poll
@@ -68,14 +69,13 @@ def test_a_partition_without_a_leader_is_unknown_to_its_readers_only() -> None:
 @pytest.fixture
 def made(connection: Connection) -> Iterator[Connection]:
     """The newest version of `merged` has not merged anything yet. The topics of `old` were not recorded."""
-    connection.execute(
-        "INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES ('merged', 1, '', '', '{click}'), "
-        "('merged', 2, '', '', '{click}'), ('first', 1, '', '', '{click,page_view}'), ('old', 1, '', '', NULL)"
-    )
-    connection.execute("INSERT INTO truelog.position VALUES ('merged', 1, 'click', 0, 'now', 5)")
+    a_view(connection, "merged", 1, reads=("click",))
+    a_view(connection, "merged", 2, reads=("click",))
+    a_view(connection, "first", reads=("click", "page_view"))
+    a_view(connection, "old")
+    merged_to(connection, "merged", Positions({"click": {0: 5}}, {"click": "now"}))
     yield connection
-    for table in ("position", "view"):
-        connection.execute(f"DELETE FROM truelog.{table} WHERE view IN ('merged', 'first', 'old')".encode())
+    forget(connection, "merged", "first", "old")
 
 
 def test_a_version_that_has_merged_nothing_is_at_the_beginning(made: Connection) -> None:

@@ -3,20 +3,28 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests.builders.applications import a_launch, a_lease
+from tests.builders.comparisons import a_certificate, a_reconciliation
+from tests.builders.log import late_records
+from tests.builders.rows import before_now
+from tests.builders.views import a_lag_sample, a_tally, a_view, an_exclusion, forget_samples
 from tests.command import answer, truelog
 from tests.library.judged import judged
+from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history, lag_limits, lag_report
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
 from truelog.lag.lag_window import LagWindow
 from truelog.monitor import metrics
-from truelog.storage.database import connect
+from truelog.storage.database import Connection, connect
+from truelog.streaming import batch_metrics
 from truelog.support.settings import Settings
 
 DAY = 86_400.0
@@ -46,7 +54,7 @@ def sampled(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
         lag_history.append(connection, judged(postgresql, readings), seconds=3600)
     yield postgresql.model_copy(update={"views_folder": tmp_path})
     with connect(postgresql) as connection:
-        connection.execute("TRUNCATE truelog.lag_sample")
+        forget_samples(connection)
 
 
 def environment(sampled: Settings) -> dict[str, str]:
@@ -84,9 +92,7 @@ def test_a_reading_from_the_future_is_ignored_and_deleted(sampled: Settings) -> 
     """Such a reading exists if the clock was set back."""
     now = time.time()
     with connect(sampled) as connection:
-        connection.execute(
-            "INSERT INTO truelog.lag_sample VALUES (%s, 1, to_timestamp(%s), NULL, '[]')", (FINE, now + 3600)
-        )
+        a_lag_sample(connection, FINE, at=before_now(timedelta(hours=-1)))
         assert [round(each.at - now) for each in lag_history.since(connection, now - 60)[FINE]] == [0]
         lag_history.append(connection, [], seconds=3600)
         rows = connection.execute("SELECT count(*) FROM truelog.lag_sample WHERE reader = %s", (FINE,)).fetchone()
@@ -97,7 +103,7 @@ def test_an_old_sample_gives_its_time_but_no_numbers(sampled: Settings) -> None:
     """If one partition has no current sample, the reader has no freshness."""
     then = time.time() - 60
     with connect(sampled) as connection:
-        connection.execute("TRUNCATE truelog.lag_sample")
+        forget_samples(connection)
         readings = [reading(FINE, then), reading(FALLING, then + 60, blind="no topic")]
         lag_history.append(connection, judged(sampled, readings), seconds=3600)
     rows = lag_report.lag_rows_now(sampled, [FINE, FALLING])
@@ -119,7 +125,7 @@ def test_only_the_archive_loses_what_the_log_drops(sampled: Settings) -> None:
     """Views read dropped records from the archive."""
     now = time.time()
     with connect(sampled) as connection:
-        connection.execute("TRUNCATE truelog.lag_sample")
+        forget_samples(connection)
         readings = [reading(name, now, position=10, earliest=30) for name in (FINE, ARCHIVE)]
         lag_history.append(connection, judged(sampled, readings), seconds=3600)
     verdicts = {row.reader: (row.verdict, row.rule) for row in lag_report.lag_rows_now(sampled) if row.partition == 0}
@@ -130,7 +136,7 @@ def test_long_limits_use_a_long_history(sampled: Settings) -> None:
     now = time.time()
     patient = sampled.model_copy(update={"archive_trigger_seconds": 600.0})
     with connect(sampled) as connection:
-        connection.execute("TRUNCATE truelog.lag_sample")
+        forget_samples(connection)
         motionless = [reading(ARCHIVE, now - ago, batch_at=now - 1000, seconds=1000.0) for ago in range(890, -1, -10)]
         lag_history.append(connection, judged(patient, motionless), seconds=3600)
     assert lag_report.lag_rows_now(patient, [ARCHIVE])[0].verdict == "STOP"
@@ -148,7 +154,7 @@ def test_a_window_continues_the_stored_history(sampled: Settings) -> None:
     now = time.time()
     polls = [reading(FINE, now - ago, seconds=1000.0, batch_at=now - 1000) for ago in range(600, -1, -10)]
     with connect(sampled) as connection:
-        connection.execute("TRUNCATE truelog.lag_sample")
+        forget_samples(connection)
         lag_history.append(connection, polls[:-1], seconds=3600)
         continued = LagWindow.loaded(connection, sampled).judged(polls[-1])
     assert continued.assessments[PLACE].verdict == judged(sampled, polls)[-1].assessments[PLACE].verdict == "STOP"
@@ -208,33 +214,41 @@ def test_the_exit_code_of_the_command_follows_the_verdicts(sampled: Settings) ->
     assert truelog("lag", "nothing", **environment(sampled)).returncode == 2
 
 
-PLANTED = """
-INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('fine', 1, '', ''), ('fine', 2, '', '');
-INSERT INTO truelog.view VALUES ('falling', 1, '', '', now() - interval '3 days'), ('gone', 1, '', '', now());
-INSERT INTO truelog.view (view, version, fingerprint, spark, batch_only, made_at)
-    VALUES ('built', 1, '', '', true, now() - interval '2 days');
-INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error)
-    VALUES ('fine', 1, 't', 0, 1, ''), ('fine', 2, 't', 0, 1, ''), ('fine', 2, 't', 0, 2, '');
-CREATE TABLE state.falling_v1 AS SELECT 1;  -- not analysed, so its size is unknown
-CREATE TABLE state.fine_v2 AS SELECT generate_series(1, 7);
-ANALYZE state.fine_v2;
-INSERT INTO truelog.application (application) VALUES ('planted');
-INSERT INTO truelog.lease (application, epoch, host, pid, batch_at)
-    VALUES ('planted', 1, '', 1, now() - interval '90 s');
-INSERT INTO truelog.launch (application, reason) VALUES ('planted', ''), ('planted', '');
-INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, different, repaired,
-    verdict, reason, sample, finished_at)
-    SELECT view, version, '{}', false, 1, 0, 0, 0, 0, verdict, '', '{}', now() - make_interval(days => days)
-    FROM (VALUES ('fine', 2, 'EQUAL', 9), ('fine', 2, 'EQUAL', 2), ('fine', 2, 'UNKNOWN', 1), ('fine', 1, 'EQUAL', 0),
-        ('gone', 1, 'DIFFERENT', 1)) AS past (view, version, verdict, days);
-INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest, object,
-    made_at) SELECT id, view, version, id, '{}', '', 1, '', '', finished_at FROM truelog.reconciliation
-    WHERE view = 'fine' AND verdict = 'EQUAL';
-INSERT INTO truelog.batch VALUES ('planted', now() - interval '2 s', '{"addBatch": 900000}'),
-    ('planted', now() - interval '1 s', '{"addBatch": 3000, "triggerExecution": 4000}');
-INSERT INTO truelog.straggler VALUES ('planted', 7);
-INSERT INTO truelog.merge_tally VALUES ('fine', 1, 90, 90, 90, 90), ('fine', 2, 4, 12, 5, 3);
-"""
+def plant(connection: Connection) -> None:
+    """Rows behind the values of the metrics. The size of `falling` is unknown, because its table is not analysed."""
+    for view, version, days, batch_only in (
+        *(("fine", version, 0, False) for version in (1, 2)),
+        ("falling", 1, 3, False),
+        ("gone", 1, 0, False),
+        ("built", 1, 2, True),
+    ):
+        a_view(connection, view, version, ago=timedelta(days=days), batch_only=batch_only)
+    for version, offset in ((1, 1), (2, 1), (2, 2)):
+        an_exclusion(connection, "fine", offset, version=version)
+    connection.execute("CREATE TABLE state.falling_v1 AS SELECT 1")
+    connection.execute("CREATE TABLE state.fine_v2 AS SELECT generate_series(1, 7)")
+    connection.execute("ANALYZE state.fine_v2")
+    _plant_application(connection, "planted")
+    for version, verdict, days in ((2, "EQUAL", 9), (2, "EQUAL", 2), (2, "UNKNOWN", 1), (1, "EQUAL", 0)):
+        compared = a_reconciliation(connection, "fine", verdict, ago=timedelta(days=days), version=version)
+        if verdict == "EQUAL":
+            a_certificate(connection, compared)
+    a_reconciliation(connection, "gone", "DIFFERENT", ago=timedelta(days=1))
+    a_tally(connection, "fine", 1, merges=90, rows=90, preparing=90, merging=90)
+    a_tally(connection, "fine", 2, merges=4, rows=12, preparing=5, merging=3)
+
+
+def _plant_application(connection: Connection, name: str) -> None:
+    application.declare(connection, [name])
+    a_lease(connection, name, batch=timedelta(seconds=90))
+    for _ in range(2):
+        a_launch(connection, name)
+    now = datetime.now(UTC)
+    for ago, steps in ((2, {"addBatch": 900_000}), (1, {"addBatch": 3_000, "triggerExecution": 4_000})):
+        batch_metrics.record_steps(connection, name, (now - timedelta(seconds=ago)).isoformat(), steps)
+    late_records(connection, name, 7)
+
+
 # The planted durations and counts of batches and merges.
 WORK = {
     'truelog_batch_step_seconds{application="planted",step="addBatch"}': 3,
@@ -252,7 +266,7 @@ def test_a_scrape_has_every_metric(sampled: Settings) -> None:
     assert sampled.views_folder
     (sampled.views_folder / "built.py").touch()
     with psycopg.connect(**sampled.database()) as connection:
-        connection.execute(PLANTED.encode())
+        plant(connection)
         text = metrics.format_families(sampled, connection)
         connection.rollback()
     points = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, Producer
 
+from tests.builders.views import a_view, merged_to
 from tests.deadline import deadline, until
 from tests.library.kafka_cut import lose_end_of_logs
 from truelog.archive.archive_commit import Append, commit
@@ -136,16 +137,10 @@ def place_readers(world: World, topic: str, event_type: EventType) -> None:
     at = [(view, position, old) for view, position in case.views.items()]
     at += [(view, position, new) for view, position in case.went_on.items()]
     with connect(world.settings) as connection:
-        cursor = connection.cursor()
-        cursor.executemany(
-            "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 1, '', '')",
-            [(f"{topic} {view}",) for view, _, _ in at],
-        )
-        cursor.executemany(
-            "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset, leader_epoch) "
-            "VALUES (%s, 1, %s, 0, %s, %s, %s)",
-            [(f"{topic} {view}", topic, world.ids[topic], position, epoch) for view, position, epoch in at],
-        )
+        for view, position, epoch in at:
+            a_view(connection, f"{topic} {view}")
+            reached = Positions({topic: {0: position}}, {topic: world.ids[topic]})
+            merged_to(connection, f"{topic} {view}", reached, leader_epoch=epoch)
         for position, epoch in {(position, epoch) for _, position, epoch in [*at, ("", case.archived, old)]}:
             reached = Positions({topic: {0: position}}, {topic: world.ids[topic]})
             cuts = list(find_cuts(world.settings, reached, {(topic, 0): epoch})) if position > CUT_AT else []

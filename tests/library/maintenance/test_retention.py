@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from itertools import product
 
@@ -11,10 +12,15 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
+from tests.builders.applications import a_launch, an_application, an_operation, forget_application
+from tests.builders.comparisons import a_base, a_certificate, a_reconciliation, a_repair, a_validation
+from tests.builders.rows import NO_TIME
+from tests.builders.views import forget
 from tests.deadline import until
 from tests.library.kernel.zombie import at, counter, stage_events
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import base, partials
+from truelog.control import view_status
 from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.maintenance import retention
@@ -26,6 +32,7 @@ from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import stage
 
+LONG = timedelta(days=400)
 OLD = "now() - interval '400 days'"
 
 
@@ -38,25 +45,6 @@ def view(connection: Connection) -> Iterator[str]:
         condition = "reconciliation IN (SELECT id FROM truelog.reconciliation WHERE view = %s)"
         rows = sql.SQL(condition if each == "validation" else "view = %s")
         connection.execute(sql.SQL("DELETE FROM {} WHERE {}").format(sql.Identifier("truelog", each), rows), (name,))
-
-
-def reconciled(connection: Connection, view: str, verdict: str) -> int:
-    row = connection.execute(
-        "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, different, "
-        "repaired, verdict, reason, sample, finished_at) "
-        f"VALUES (%s, 1, '{{}}', false, 0, 0, 0, 0, 0, %s, '', '[]', {OLD}) RETURNING id",
-        (view, verdict),
-    ).fetchone()
-    assert row is not None
-    return int(str(row[0]))
-
-
-def validated(connection: Connection, reconciliation: int) -> None:
-    connection.execute(
-        "INSERT INTO truelog.validation (reconciliation, success, failed, result, finished_at) "
-        f"VALUES (%s, true, '{{}}', '{{}}', {OLD})",
-        (reconciliation,),
-    )
 
 
 def left(connection: Connection, query: str, *parameters: object) -> list[object]:
@@ -75,18 +63,13 @@ def test_every_table_has_a_retention(connection: Connection, postgresql: Setting
 def test_old_results_are_deleted_except_the_newest_and_what_a_certificate_names(
     connection: Connection, postgresql: Settings, view: str
 ) -> None:
-    proved, old, different, newest = (reconciled(connection, view, v) for v in ("EQUAL", "EQUAL", "DIFFERENT", "EQUAL"))
+    proved, old, different, newest = (
+        a_reconciliation(connection, view, verdict, ago=LONG) for verdict in ("EQUAL", "EQUAL", "DIFFERENT", "EQUAL")
+    )
     for each in (proved, old, newest):
-        validated(connection, each)
-    connection.execute(
-        "INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, "
-        f"digest, object, made_at) VALUES (%s, %s, 1, %s, '{{}}', '', 0, '', '', {OLD})",
-        (view, view, proved),
-    )
-    connection.execute(
-        f"INSERT INTO truelog.repair (view, version, positions, key, repaired_at) VALUES (%s, 1, '{{}}', '[]', {OLD})",
-        (view,),
-    )
+        a_validation(connection, each, ago=LONG)
+    a_certificate(connection, proved)
+    a_repair(connection, view, ago=LONG)
 
     assert delete_old_rows(connection, postgresql) >= 4
 
@@ -101,9 +84,8 @@ def test_rows_are_deleted_in_portions(
     connection: Connection, postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "_PORTION", 3)
-    insert = "INSERT INTO truelog.operation (kind, subject, doer, about, at) SELECT 'k', 's', 'd', 'planted', "
-    connection.execute((insert + f"{OLD} FROM generate_series(1, 10)").encode())
-    connection.execute((insert + "now() FROM generate_series(1, 2)").encode())
+    for ago in [LONG] * 10 + [NO_TIME] * 2:
+        an_operation(connection, "planted", ago=ago)
 
     assert delete_old_rows(connection, postgresql) == 10
 
@@ -114,12 +96,9 @@ def test_rows_are_deleted_in_portions(
 def test_a_deleted_launch_is_still_counted_and_fulfils_its_request(
     connection: Connection, postgresql: Settings, view: str
 ) -> None:
-    connection.execute("INSERT INTO truelog.application (application, wish) VALUES (%s, 'again')", (view,))
+    an_application(connection, view, wish="again")
     for wish in (None, "again", None, None):
-        connection.execute(
-            f"INSERT INTO truelog.launch (application, reason, wish, launched_at) VALUES (%s, 'r', %s, {OLD})",
-            (view, wish),
-        )
+        a_launch(connection, view, ago=LONG, wish=wish)
     delete_old_rows(connection, postgresql)
 
     assert left(connection, "SELECT wish FROM truelog.launch WHERE application = %s ORDER BY id", view) == [
@@ -128,8 +107,7 @@ def test_a_deleted_launch_is_still_counted_and_fulfils_its_request(
     ]
     assert left(connection, "SELECT old_launches FROM truelog.application WHERE application = %s", view) == [2]
     assert left(connection, "SELECT wish FROM truelog.application_status WHERE application = %s", view) == [None]
-    for each in ("launch", "application"):
-        connection.execute(f"DELETE FROM truelog.{each} WHERE application = %s".encode(), (view,))
+    forget_application(connection, view)
 
 
 def test_only_versions_that_were_superseded_long_ago_are_dropped(
@@ -139,18 +117,13 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
     for version in (1, 2, 3):
         table.deploy_table(connection, counter(name, version))
     connection.execute((long_ago + "WHERE view = %s AND version <> 2").encode(), (name,))
-    connection.execute(
-        "INSERT INTO truelog.standing (view, application, version, state, reason) "
-        "VALUES (%s, 'a', 3, 'UP_TO_DATE', '')",
-        (name,),
-    )
+    view_status.record_state(connection, "a", name, 3)
     with open_catalog(postgresql) as catalog:
         for namespace, version in product((partials.NAMESPACE, base.NAMESPACE), (1, 2)):
             catalog.create_namespace_if_not_exists(namespace)
             catalog.create_table(f"{namespace}.{name}_v{version}", pa.schema([("n", pa.int64())]))
-    connection.execute(
-        "INSERT INTO truelog.base SELECT %s, v, 'c', 1, '{}', now() FROM generate_series(1, 2) v", (name,)
-    )
+    for version in (1, 2):
+        a_base(connection, name, version)
 
     dropped = drop_superseded(postgresql)
 
@@ -165,8 +138,7 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
             assert [catalog.table_exists(f"{namespace}.{name}_v{v}") for v in (1, 2)] == [False, True]
             catalog.drop_table(f"{namespace}.{name}_v2")
     assert left(connection, "SELECT version FROM truelog.base WHERE view = %s", name) == [2]
-    connection.execute("DELETE FROM truelog.base WHERE view = %s", (name,))
-    connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
+    forget(connection, name)
 
 
 def test_a_version_that_readers_see_is_not_dropped_although_the_application_reports_another(
@@ -178,14 +150,11 @@ def test_a_version_that_readers_see_is_not_dropped_although_the_application_repo
         table.deploy_table(connection, counter(name, version))
     connection.execute("UPDATE truelog.view SET made_at = now() - interval '40 days' WHERE view = %s", (name,))
     assert drop_superseded(postgresql) == []  # no application runs the view
-    connection.execute(
-        "INSERT INTO truelog.standing (view, application, version, state, reason) VALUES (%s, 'a', 3, 'STALLED', 'r')",
-        (name,),
-    )
+    view_status.record_state(connection, "a", name, 3, "r")
 
     assert drop_superseded(postgresql) == [Version(name, 1)]
 
-    connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
+    forget(connection, name)
 
 
 def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(

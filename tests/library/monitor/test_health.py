@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.views import a_view, forget, forget_samples
 from tests.library.judged import judged
-from truelog.control.application import ARCHIVE
+from truelog.control import application, view_status
+from truelog.control.application import ARCHIVE, STREAM
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
@@ -26,14 +28,12 @@ def sampled(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
     for name in (MADE, UNMADE):
         (tmp_path / f"{name}.py").touch()
     with connect(postgresql) as connection:
-        connection.execute("TRUNCATE truelog.lag_sample")
-        connection.execute(
-            "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 1, '', '')", (MADE,)
-        )
+        forget_samples(connection)
+        a_view(connection, MADE)
     yield postgresql.model_copy(update={"views_folder": tmp_path, "s3_endpoint": "http://127.0.0.1:1"})
     with connect(postgresql) as connection:
-        connection.execute("TRUNCATE truelog.lag_sample")
-        connection.execute("DELETE FROM truelog.view WHERE view = %s", (MADE,))
+        forget_samples(connection)
+        forget(connection, MADE)
 
 
 def sample(settings: Settings, age: float, *unseen: int) -> None:
@@ -103,14 +103,10 @@ def test_the_lag_of_a_reader_is_unknown_where_one_partition_was_not_seen(sampled
 
 def test_a_view_that_runs_says_why_its_lag_is_unknown(sampled: Settings) -> None:
     with connect(sampled) as connection:
-        stalled = "INSERT INTO truelog.standing (view, application, state, reason) VALUES (%s, 'stream', %s, %s)"
         alive = "SELECT pg_try_advisory_lock(hashtextextended('stream', 0))"
-        try:
-            connection.execute("INSERT INTO truelog.application (application) VALUES ('stream') ON CONFLICT DO NOTHING")
-            connection.execute(stalled, (MADE, "UP_TO_DATE", ""))
-            connection.execute(alive)
-            connection.commit()
-            _, _, made, _ = status(sampled)
-            assert (made.state, made.reason) == ("UP_TO_DATE", "lag unknown: the lag service has no sample")
-        finally:
-            connection.execute("DELETE FROM truelog.standing WHERE view = %s", (MADE,))
+        application.declare(connection, [STREAM])
+        view_status.record_state(connection, STREAM, MADE, 1)
+        connection.execute(alive)
+        connection.commit()
+        _, _, made, _ = status(sampled)
+        assert (made.state, made.reason) == ("UP_TO_DATE", "lag unknown: the lag service has no sample")

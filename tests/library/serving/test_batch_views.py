@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.beds.archived import Archived
+from tests.builders.views import a_batch_refusal
 from truelog import Join, Latest, Match, Totals, View, latest
 from truelog.alerts import alert_omissions
 from truelog.batch.rejudge import rebuild_under_reading
@@ -250,8 +251,7 @@ def test_an_alert_says_that_a_view_was_not_built(ground: Archived, tmp_path: Pat
     build(ground)
     assert alert_omissions.observe(settings).findings == ()
     connection.execute("UPDATE truelog.batch_answer SET made_at = now() - interval '3 hours' WHERE view = %s", (name,))
-    refusal = "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, '', 'its code changed')"
-    connection.execute(refusal, (name,))
+    a_batch_refusal(connection, name, "its code changed")
     [old] = alert_omissions.observe(settings).findings
     assert old.cause == "its last build ended 3 h ago; it cannot be built: its code changed"
     assert "it cannot be rebuilt: its code changed" in status(ground).reason

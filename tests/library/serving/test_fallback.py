@@ -1,12 +1,16 @@
 """Fallbacks from a real archive: what they contain, when views need them, and when they are not stored."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from psycopg import sql
 
 from tests.beds.archived import Archived
+from tests.builders.applications import a_lease, forget_application, last_batch
+from tests.builders.rows import NO_TIME
+from tests.builders.views import a_batch_refusal
 from tests.deadline import deadline, until
 from truelog.control import application, view_status
 from truelog.kernel import merge
@@ -96,16 +100,14 @@ def test_a_fallback_is_due_when_a_stream_makes_no_batches(ground: Archived, tmp_
     settings = ground.lab.settings.model_copy(update={"views_folder": tmp_path, "batch_answer_seconds": 60.0})
     view_status.record_state(connection, app, name, 1)
     application.declare(connection, [app])
-    lease = "INSERT INTO truelog.lease (application, epoch, host, pid, batch_at) VALUES (%s, 1, 'h', 1, now())"
-    connection.execute(lease, (app,))
+    a_lease(connection, app, batch=NO_TIME)
 
     ground.click(0, [("b", "2", 5_000)])
     assert fallback_policy.views_due(settings) == []  # the stream's last batch is recent
-    connection.execute("UPDATE truelog.lease SET batch_at = now() - interval '5 min' WHERE application = %s", (app,))
+    last_batch(connection, app, ago=timedelta(minutes=5))
     assert fallback_policy.views_due(settings) == [name]
 
-    refusal = "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, 'its code changed')"
-    connection.execute(refusal, (name, application.source_digest(settings)))
+    a_batch_refusal(connection, name, "its code changed", files=application.source_digest(settings))
     assert fallback_policy.views_due(settings) == []
     reason = serving_status.serving_statuses(connection)[name].reason
     assert reason == f"{app} is not running; it cannot be rebuilt: its code changed"
@@ -121,15 +123,14 @@ def test_a_fallback_is_due_when_a_stream_makes_no_batches(ground: Archived, tmp_
     connection.execute("UPDATE truelog.batch_answer SET made_at = made_at - interval '5 min' WHERE view = %s", (name,))
     assert fallback_policy.views_due(settings) == []  # the archive has nothing new
 
-    connection.execute("UPDATE truelog.lease SET batch_at = now() WHERE application = %s", (app,))
+    last_batch(connection, app)
     ground.click(0, [("d", "4", 5_000)])
     assert fallback_policy.views_due(settings) == []
     assert connection.execute("SELECT FROM truelog.batch_refusal WHERE view = %s", (name,)).fetchall() == []
     view_status.record_state(connection, app, name, 1, "no disk")
     connection.execute("UPDATE truelog.standing SET since = since - interval '5 min' WHERE view = %s", (name,))
     assert fallback_policy.views_due(settings) == [name]
-    for table in ("standing", "lease", "application"):
-        connection.execute(f"DELETE FROM truelog.{table} WHERE application = %s".encode(), (app,))
+    forget_application(connection, app)
 
 
 def _require_waiting(settings: Settings) -> None:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.beds.lab import Lab
+from tests.builders.views import merged_to
+from truelog.log.positions import Positions
 from truelog.serving import rate_limit_answer
 from truelog.serving.rate_limit import DEFAULT, Block, Policy, Requests, Usage
 from truelog.storage.database import Connection
@@ -91,12 +93,7 @@ def test_an_answer_says_what_it_was_answered_from(deployed: Connection) -> None:
     requested(deployed, LIMITED, s30=3)
     limited(deployed, LIMITED, (3, 60))
     for view, topic in (("request_rates", "page_view"), ("rate_limits", "block")):
-        deployed.execute(
-            "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset) "
-            "VALUES (%s, 1, %s, 0, 'an-id', 7) ON CONFLICT (view, version, topic, partition) "
-            "DO UPDATE SET next_offset = 7",
-            (view, topic),
-        )
+        merged_to(deployed, view, Positions({topic: {0: 7}}, {topic: "an-id"}))
     found = rate_limit_answer.answer(deployed, LIMITED, AT).as_dict()
     positions = found.pop("positions")
     assert positions["request_rates"]["page_view"][0] == positions["rate_limits"]["block"][0] == 7

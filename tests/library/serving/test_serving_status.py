@@ -1,17 +1,22 @@
 """Which layer readers get, in every case and at the moment when the deciding transaction commits."""
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
+from psycopg.types.json import Jsonb
 from pyspark.sql.types import LongType, TimestampType
 
+from tests.builders.applications import forget_application
+from tests.builders.comparisons import a_reconciliation
+from tests.builders.rows import before_now
+from tests.builders.views import a_batch_answer, a_lag_sample, forget_samples, merged_to
 from tests.deadline import deadline
 from truelog import Sum, View
 from truelog.apps import reader_positions
@@ -48,35 +53,20 @@ class Served:
         self, offsets: Mapping[int, int], topic_id: str = "an-id", connection: Connection | None = None
     ) -> None:
         """Set the stream's positions the way a merge does."""
-        with (connection or self.connection).cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset) "
-                "VALUES (%s, 1, 'page_view', %s, %s, %s) ON CONFLICT (view, version, topic, partition) "
-                "DO UPDATE SET next_offset = excluded.next_offset",
-                [(self.name, partition, topic_id, offset) for partition, offset in offsets.items()],
-            )
+        reached = Positions({"page_view": dict(offsets)}, {"page_view": topic_id})
+        merged_to(connection or self.connection, self.name, reached)
 
-    def fall_back_to(self, offsets: Mapping[int, int], topic_id: str = "an-id", age: str = "4 minutes") -> None:
+    def fall_back_to(
+        self, offsets: Mapping[int, int], topic_id: str = "an-id", age: timedelta = timedelta(minutes=4)
+    ) -> None:
         """Set the fallback's positions and age the way a build does."""
-        self.connection.execute(
-            "INSERT INTO truelog.batch_answer (view, version, as_of, made_at) "
-            "VALUES (%s, 1, now() - %s::interval, now() - %s::interval)",
-            (self.name, age, age),
-        )
-        with self.connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO truelog.batch_position VALUES (%s, 1, 'page_view', %s, %s, %s)",
-                [(self.name, partition, topic_id, offset) for partition, offset in offsets.items()],
-            )
+        reached = Positions({"page_view": dict(offsets)}, {"page_view": topic_id})
+        a_batch_answer(self.connection, self.name, reached, age=age)
 
     def compared(self, verdict: str, *causes: Cause, rows: int = 3) -> None:
         """Store a reconciliation the way `reconcile` does."""
-        self.connection.execute(
-            "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, "
-            "different, repaired, verdict, reason, sample, causes, finished_at) "
-            "VALUES (%s, 1, '{}', false, 9, 0, 0, %s, 0, %s, '', '[]', %s, now() - interval '1 hour')",
-            (self.name, rows, verdict, json.dumps([{"cause": each.value} for each in causes])),
-        )
+        found = Jsonb([{"cause": each.value} for each in causes])
+        a_reconciliation(self.connection, self.name, verdict, ago=timedelta(hours=1), different=rows, causes=found)
 
     def layer(self) -> str:
         """The layer that the status reports, which must match the rows."""
@@ -104,17 +94,12 @@ def served(connection: Connection) -> Iterator[Served]:
         )
 
 
-def sampled(
-    served: Served, seconds: Mapping[int, float], *, age: str = "3 s", version: int = 1, blind: str = ""
-) -> None:
-    """Store a poll: the age of the first unread record in each partition."""
+def sampled(served: Served, seconds: Mapping[int, float], *, age: float = 3, version: int = 1, blind: str = "") -> None:
+    """Store a poll: the age of the first unread record in each partition. The poll is `age` seconds old."""
     partitions = [
         {"topic": "page_view", "partition": p, "seconds": each, "blind": blind} for p, each in seconds.items()
     ]
-    served.connection.execute(
-        "INSERT INTO truelog.lag_sample (reader, version, at, partitions) VALUES (%s, %s, now() - %s::interval, %s)",
-        (served.name, version, age, json.dumps(partitions)),
-    )
+    a_lag_sample(served.connection, served.name, partitions, version=version, at=before_now(timedelta(seconds=age)))
 
 
 def age_of(served: Served) -> float | None:
@@ -130,19 +115,19 @@ def test_as_of_is_the_time_up_to_which_the_rows_are_complete(served: Served) -> 
     assert age_of(served) is None
     assert "age not known yet" in serving_status.serving_statuses(served.connection)[served.name].line
 
-    sampled(served, {0: 0.0, 1: 7200.0}, age="9 s")
+    sampled(served, {0: 0.0, 1: 7200.0}, age=9)
     assert age_of(served) == pytest.approx(7209, abs=2)
-    sampled(served, {0: 0.0, 1: 0.0}, age="6 s", blind="Kafka did not answer")  # says nothing about the rows
+    sampled(served, {0: 0.0, 1: 0.0}, age=6, blind="Kafka did not answer")  # says nothing about the rows
     assert age_of(served) == pytest.approx(7209, abs=2)
-    sampled(served, {0: 0.0, 1: 0.5}, age="3 s")
+    sampled(served, {0: 0.0, 1: 0.5}, age=3)
     assert age_of(served) == pytest.approx(3.5, abs=2)
-    sampled(served, {0: 0.0}, age="1 s", version=2)  # of another table
+    sampled(served, {0: 0.0}, age=1, version=2)  # of another table
     assert age_of(served) is None
 
-    served.fall_back_to({0: 8, 1: 8}, age="4 minutes")
+    served.fall_back_to({0: 8, 1: 8}, age=timedelta(minutes=4))
     assert age_of(served) == pytest.approx(240, abs=2)
-    served.connection.execute("DELETE FROM truelog.lag_sample WHERE reader = %s", (served.name,))
-    served.connection.execute("DELETE FROM truelog.application WHERE application = %s", (app,))
+    forget_samples(served.connection)
+    forget_application(served.connection, app)
 
 
 def rows_of(served: Served, relation: str) -> list[tuple[object, ...]]:
@@ -289,7 +274,7 @@ def test_the_status_says_what_is_wrong(served: Served) -> None:
     assert status.line.startswith(f"{served.name}: batch layer, as of 20")
     view_status.record_state(served.connection, app, served.name, 1, "no disk")
     assert serving_status.serving_statuses(served.connection)[served.name].reason == "its stream is stalled"
-    served.connection.execute("DELETE FROM truelog.application WHERE application = %s", (app,))
+    forget_application(served.connection, app)
 
 
 def test_queries_read_only_the_current_layer_and_use_its_indexes(served: Served) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from psycopg import sql
 
+from tests.builders.views import forget
 from tests.deadline import deadline, until
 from truelog import View
 from truelog.control import view_status
@@ -42,7 +43,7 @@ def worker(postgresql: Settings, connection: Connection) -> Iterator[ViewWorker]
     applier = LockingApplier(settings, Holder(NAME, 1))
     yield ViewWorker(cast(Any, None), applier, {}, COMPILED, positions=BATCH.begin)
     connection.execute(sql.SQL("DROP TABLE {}").format(TABLE))
-    connection.execute("DELETE FROM truelog.standing WHERE view = %s", (NAME,))
+    forget(connection, NAME)
 
 
 def test_a_hanging_merge_is_reported_with_what_it_waits_for(

@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql.types import IntegerType, TimestampType
 
+from tests.builders.log import a_tick
 from tests.deadline import deadline, until
 from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
 from truelog import Sum, View
@@ -232,10 +233,7 @@ def test_a_merge_drops_the_rows_that_its_ticks_expire(connection: Connection) ->
     compiled = CompiledView(f"v{uuid.uuid4().hex[:8]}", view, {"at": TimestampType(), "n": IntegerType()}, "kept")
     table.deploy_table(connection, compiled)
     clock = compiled.name  # the id of the topic with the ticks
-    connection.execute(
-        """INSERT INTO truelog.tick (topic_id, "offset", time, ends) VALUES (%s, 0, '2026-03-01 02:00Z', '{}')""",
-        (clock,),
-    )
+    a_tick(connection, clock, 0, datetime(2026, 3, 1, 2, tzinfo=UTC), Positions())
     connection.execute(
         sql.SQL(
             "INSERT INTO {} (attempt, row_hash, at, n) VALUES ('a', 1, '2026-03-01 00:30Z', 1), "

@@ -253,7 +253,7 @@ def write_every_fingerprint() -> None:
 
 
 def test_every_process_computes_the_same_fingerprints(spark: SparkSession) -> None:
-    code = "from tests.library.views import test_fingerprint; test_fingerprint.write_every_fingerprint()"
+    code = "from tests.library.tables import test_fingerprint; test_fingerprint.write_every_fingerprint()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
         mine = every_fingerprint(spark)
         printed_there, _ = child.communicate()

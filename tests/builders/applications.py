@@ -1,0 +1,65 @@
+"""Applications with their launches and leases, and the operations in the audit trail."""
+
+from datetime import timedelta
+
+from psycopg import sql
+
+from tests.builders.rows import NO_TIME, before_now, insert
+from truelog.storage.database import Connection
+
+
+def an_application(connection: Connection, application: str, *, wish: str | None = None) -> None:
+    """A declared application, perhaps with a request to restart it."""
+    insert(connection, "application", application=application, wish=wish)
+
+
+def a_launch(
+    connection: Connection, application: str, reason: str = "down", *, ago: timedelta = NO_TIME, wish: str | None = None
+) -> None:
+    launched = before_now(ago)
+    insert(connection, "launch", application=application, reason=reason, wish=wish, launched_at=launched)
+
+
+def a_lease(
+    connection: Connection,
+    application: str,
+    *,
+    epoch: int = 1,
+    host: str = "elsewhere",
+    pid: int = 1,
+    code: str | None = None,
+    process_at: float | None = None,
+    taken: timedelta = NO_TIME,
+    batch: timedelta | None = None,
+) -> None:
+    """A lease that was taken some time ago, whose holder ended its last batch some time ago. Nothing holds its lock."""
+    insert(
+        connection,
+        "lease",
+        application=application,
+        epoch=epoch,
+        host=host,
+        pid=pid,
+        code=code,
+        process_at=process_at,
+        taken_at=before_now(taken),
+        batch_at=None if batch is None else before_now(batch),
+    )
+
+
+def last_batch(connection: Connection, application: str, *, ago: timedelta = NO_TIME) -> None:
+    """Change when the holder of the lease ended its last batch."""
+    query = "UPDATE truelog.lease SET batch_at = now() - %s WHERE application = %s"
+    connection.execute(query, (ago, application))
+
+
+def forget_application(connection: Connection, application: str) -> None:
+    """Delete the application, the states that it has reported, and its operations."""
+    for table in ("standing", "launch", "lease", "application"):
+        query = sql.SQL("DELETE FROM {} WHERE application = %s").format(sql.Identifier("truelog", table))
+        connection.execute(query, (application,))
+    connection.execute("DELETE FROM truelog.operation WHERE subject = %s", (application,))
+
+
+def an_operation(connection: Connection, about: str, *, ago: timedelta = NO_TIME) -> None:
+    insert(connection, "operation", kind="launch", subject="stream", doer="oncall", about=about, at=before_now(ago))

@@ -1,0 +1,102 @@
+"""Comparisons of views, and what follows from them: certificates, repairs and validations."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from tests.builders.rows import NO_TIME, before_now, insert, insert_missing, insert_numbered
+from truelog.storage.database import Connection
+
+
+def a_reconciliation(
+    connection: Connection, view: str, verdict: str = "EQUAL", *, ago: timedelta = NO_TIME, **found: Any
+) -> int:
+    """A comparison of version 1 that ended some time ago. `found` has the other columns. Returns its number."""
+    columns = {
+        "version": 1,
+        "positions": Jsonb({}),
+        "from_raw": False,
+        "row_count": 1,
+        **dict.fromkeys(("missing", "extra", "different", "repaired"), 0),
+        "reason": "",
+        "sample": Jsonb([]),
+        "finished_at": before_now(ago),
+    }
+    return insert_numbered(connection, "reconciliation", view=view, verdict=verdict, **columns | found)
+
+
+def a_validation(
+    connection: Connection,
+    reconciliation: int,
+    *,
+    success: bool = True,
+    failed: Sequence[str] = (),
+    ago: timedelta = NO_TIME,
+) -> None:
+    """The checks of the view's rows after a comparison."""
+    insert(
+        connection,
+        "validation",
+        reconciliation=reconciliation,
+        success=success,
+        failed=list(failed),
+        result=Jsonb({}),
+        finished_at=before_now(ago),
+    )
+
+
+def a_certificate(connection: Connection, reconciliation: int, *, ago: timedelta | None = None) -> None:
+    """The certificate of a comparison, made when the comparison ended or at another time. There is no object."""
+    made = sql.SQL("finished_at") if ago is None else before_now(ago)
+    query = sql.SQL(
+        "INSERT INTO truelog.certificate "
+        "(id, view, version, reconciliation, positions, fingerprint, row_count, digest, object, made_at) "
+        """SELECT view || to_char({made}, '-YYYYMMDD"T"HH24MISS.US"Z-"') || lpad(id::text, 8, '0'), """
+        "view, version, id, positions, '', row_count, '', '', {made} FROM truelog.reconciliation WHERE id = {number}"
+    )
+    connection.execute(query.format(made=made, number=reconciliation))
+
+
+def a_repair(
+    connection: Connection,
+    view: str,
+    key: Sequence[Any] = (),
+    *,
+    before: Any = None,
+    after: Any = None,
+    ago: timedelta = NO_TIME,
+) -> None:
+    """A row of version 1 that a repair changed. A missing row is None."""
+    insert(
+        connection,
+        "repair",
+        view=view,
+        version=1,
+        positions=Jsonb({}),
+        key=Jsonb(list(key)),
+        before=None if before is None else Jsonb(before),
+        after=None if after is None else Jsonb(after),
+        repaired_at=before_now(ago),
+    )
+
+
+def a_base(connection: Connection, view: str, version: int = 1) -> None:
+    """The base of an incremental comparison. There is no snapshot."""
+    insert(
+        connection,
+        "base",
+        view=view,
+        version=version,
+        certificate="c",
+        snapshot=1,
+        slices=Jsonb({}),
+        begun_at=before_now(NO_TIME),
+    )
+
+
+def a_proof(connection: Connection, view: str, day: datetime, *, version: int = 1) -> None:
+    """The partial of a day was compared with the raw bytes, perhaps earlier too."""
+    insert_missing(connection, "proof", view=view, version=version, day=day)

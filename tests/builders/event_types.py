@@ -1,0 +1,30 @@
+"""Registered event types, without a broker and without a bucket."""
+
+from collections.abc import Mapping
+
+from psycopg.types.json import Jsonb
+
+from tests.builders.rows import insert, insert_missing
+from truelog.schema import event_version
+from truelog.schema.event import EventType
+from truelog.storage.database import Connection
+
+
+def an_event_type(connection: Connection, event: EventType, topic_id: str) -> None:
+    """Version 1 of an event type, which judges a topic from its first offsets, and perhaps other topics too."""
+    insert_missing(connection, "event_type", event=event.name, settings=Jsonb(event_version.settings_of(event)))
+    declaration = Jsonb(event_version.declaration_of(event))
+    insert_missing(connection, "event_version", event=event.name, version=1, declaration=declaration)
+    _cut(connection, event.name, 1, topic_id, {})
+
+
+def an_event_version(connection: Connection, event: str, version: int, topic_id: str, cut: Mapping[int, int]) -> None:
+    """A version of a registered event type, with an empty declaration, which judges a topic from its cut."""
+    insert(connection, "event_version", event=event, version=version, declaration=Jsonb({}))
+    _cut(connection, event, version, topic_id, cut)
+
+
+def _cut(connection: Connection, event: str, version: int, topic_id: str, cut: Mapping[int, int]) -> None:
+    offsets = Jsonb({str(partition): offset for partition, offset in cut.items()})
+    place = {"event": event, "topic_id": topic_id, "reading": 0, "version": version}
+    insert(connection, "event_cut", **place, first_offsets=offsets)
