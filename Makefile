@@ -27,7 +27,7 @@ jars: .venv/.installed
 
 # Starts the whole platform and shows it in operation. This is safe to run again.
 demo: install
-	@.venv/bin/python -m runtime.demo
+	@.venv/bin/python -m demo
 
 # Runs three test files at a time, in a random order. Each worker has its own platform. The run fails if it needs over 5 %
 # more CPU seconds than tests/costs.json has, unless this machine now works at another speed. COSTS=record records them.

@@ -12,7 +12,7 @@ from bench.ground import services
 from bench.row import OURS, Row
 from tests.beat import first
 from tests.scenes.applications import start
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.log import topics
 from truelog.support.settings import Settings
 

@@ -33,7 +33,8 @@ class Sender:
     latencies: list[float] = field(default_factory=list)
 
     def send(self, until: float) -> None:
-        connection = HTTPConnection(self.settings.collector_host, self.settings.collector_port, timeout=30)
+        address = self.settings.address("collector")
+        connection = HTTPConnection(address.host, address.port, timeout=30)
         key = self.settings.producer_key.get_secret_value()
         headers = {"Authorization": f"Bearer {key}", "Content-Type": JSON}
         while (began := time.monotonic()) < until:

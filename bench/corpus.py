@@ -19,11 +19,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from tests.beat import first
-from truelog.ingest import generator
 from truelog.log import topics
 from truelog.log.kafka_producer import OutgoingRecord, make_producer
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
+from truelog.traffic import generator
 
 TOPICS = ("page_view", "search", "click")
 RATE = 5_000  # events per second of event time

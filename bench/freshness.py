@@ -13,10 +13,10 @@ from bench.corpus import good
 from bench.row import OURS, Ran, Row
 from tests.beat import every
 from tests.scenes.marks import VIEWS, Marks, at
-from truelog.ingest import generator
 from truelog.log.kafka_producer import OutgoingRecord, make_producer
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
+from truelog.traffic import generator
 
 LOOK_SECONDS = 0.02
 

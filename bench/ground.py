@@ -11,7 +11,7 @@ from psycopg import sql
 
 import runtime
 from tests.scenes.applications import STARTED
-from truelog.monitor import health
+from truelog.reports import health
 from truelog.storage.database import connect
 from truelog.storage.migration import migrate
 from truelog.support.errors import ServiceDown

@@ -19,8 +19,8 @@ from bench.cpu import Meter, used
 from bench.row import OURS, Row
 from tests.beat import first
 from tests.scenes.applications import start
-from truelog.archive import archive_reader
-from truelog.archive.archive_table import archived_positions
+from truelog.archive import reader as archive_reader
+from truelog.archive.table import archived_positions
 from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.recompute import recompute
 from truelog.kernel import merge

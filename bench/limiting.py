@@ -15,8 +15,8 @@ from bench import streaming
 from bench.row import OURS, Row
 from tests.beat import first
 from tests.scenes.collector_client import JSON, another, page_view
+from truelog.limits.rate import DEFAULT
 from truelog.log import topics
-from truelog.serving.rate_limit import DEFAULT
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
@@ -53,7 +53,8 @@ class Flood:
         self.passed.sort()
 
     def _send(self, begin: int) -> None:
-        connection = HTTPConnection(self.settings.collector_host, self.settings.collector_port, timeout=30)
+        collector = self.settings.address("collector")
+        connection = HTTPConnection(collector.host, collector.port, timeout=30)
         headers = {"Authorization": f"Bearer {self.settings.producer_key.get_secret_value()}", "Content-Type": JSON}
         for number in range(begin, self.requests, _CONNECTIONS):
             if self.over.wait(max(0.0, self.began + number / RATE - time.monotonic())):
@@ -73,7 +74,7 @@ class Flood:
 
 def run(settings: Settings) -> Row:
     """Flood a collector several times and return the median and the largest overshoot. A stream must be running."""
-    proxy = settings.collector_host
+    proxy = settings.address("collector").host
     with another(settings, collector_rate_limit=True, collector_trusted_proxies=proxy) as (collector, _):
         Flood(collector, "2001:db8::", 2 * _WARM_REQUESTS // _LIMIT, _WARM_REQUESTS).send()
         floods = [_flooded(collector, number) for number in range(1, FLOODS + 1)]

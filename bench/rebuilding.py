@@ -12,7 +12,7 @@ from bench.corpus import in_log
 from bench.cpu import DRIVER, JVM, WORKERS, Meter, Used, measured
 from bench.ground import services
 from bench.row import OURS, Row
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.log.positions import Positions

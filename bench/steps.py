@@ -11,12 +11,12 @@ from bench import streaming
 from bench.row import OURS, Row
 from tests.beat import every
 from tests.scenes.applications import Application
-from truelog.ingest import community
 from truelog.log import topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.storage.database import Connection
 from truelog.support import timestamps
 from truelog.support.settings import Settings
+from truelog.traffic import community
 from truelog.views import catalogue
 
 TOPICS = community.TOPICS

@@ -41,7 +41,7 @@ from bench.peers import Peers
 from bench.row import Row, compared
 from bench.streaming import Window
 from tests.scenes.applications import Application
-from truelog.serving import rate_limit_answer
+from truelog.limits import rate_answer as rate_limit_answer
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 

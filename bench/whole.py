@@ -25,10 +25,10 @@ from tests.beds.world import known
 from tests.chosen_views import copy_views
 from truelog.apps import launcher
 from truelog.control import application
-from truelog.ingest import generator
 from truelog.log.kafka_producer import OutgoingRecord, make_producer
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
+from truelog.traffic import generator
 from truelog.views import catalogue
 from truelog.views.group import Group
 from truelog.views.join import Join

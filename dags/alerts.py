@@ -6,7 +6,7 @@ from airflow.sdk import DAG, task
 from alert_operator import AlertOperator
 from by_clock import by_clock
 
-from truelog.alerts.alert_receiver import configured
+from truelog.alerts.receiver import configured
 from truelog.support.settings import Settings
 
 DELIVERY_DOC = """
@@ -56,7 +56,7 @@ def delivery(receiver: str) -> DAG:
 @task(retries=0, priority_weight=100, execution_timeout=timedelta(seconds=45))
 def beat() -> None:
     """Send one heartbeat. It is not retried, because the next one follows in a minute."""
-    from truelog.monitor import heartbeat
+    from truelog.reports import heartbeat
 
     heartbeat.send_heartbeat(Settings())
 

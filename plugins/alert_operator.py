@@ -30,6 +30,6 @@ class AlertOperator(BaseOperator):
         return self._deliver()
 
     def _deliver(self) -> list[str]:
-        from truelog.alerts import alert_delivery
+        from truelog.alerts import delivery as alert_delivery
 
         return alert_delivery.deliver(Settings(), self.receiver)

@@ -22,6 +22,7 @@ from tests.import_graph import ImportGraph, read_use
 MARKERS = "not nightly"
 THREE_FILES = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 HOUSE = "tests/house/"
+_DECLARED = PROJECT.glob("include/truelog/services/*/declaration.py")
 # Edges that no import shows: what a file or a fixture reads, loads or starts by itself.
 LOADS = {
     "tests/dags/conftest.py::dags": ("dags/",),
@@ -33,11 +34,14 @@ LOADS = {
     "include/pages/files.py": ("include/pages/static/",),
     "include/runtime/jars.py": ("include/runtime/ivy.xml",),
     "include/runtime/kafka.py": ("include/runtime/kafka-log4j2.properties",),
+    "include/truelog/services/registry.py": tuple(sorted(str(each.relative_to(PROJECT)) for each in _DECLARED)),
     "include/truelog/spark/submit.py": ("include/truelog/spark/spark-log4j2.properties",),
     "include/truelog/storage/migration.py": ("include/truelog/storage/sql/",),
     "tests/laws/test_golden_certificates.py": ("tests/laws/golden/", "tests/laws/fingerprints.json"),
     "tests/laws/test_golden_digest.py": ("tests/laws/golden/",),
     "tests/library/runtime/test_runtime_compose.py": ("tests/library/runtime/compose_spec/",),
+    "tests/library/runtime/test_made_files.py": (".devcontainer/", "docs/monitoring/prometheus.yml"),
+    "tests/library/services/test_registry.py": ("include/truelog/services/", "include/runtime/", "docker-compose.yml"),
 }
 # Changes that any test may notice. Documents and configuration files that are not listed here or above are read only by
 # the house tests.

@@ -17,6 +17,8 @@ from tests.house.tree import files, modules
 PLACES = ("include", "spark_apps", "dags", "plugins", "")  # folders on the import path
 SCRIPTS = "spark_apps"
 SERVICES = "include/runtime"
+DECLARATIONS = "include/truelog/services/*/declaration.py"
+REGISTRY = "truelog.services.registry"  # names Truelog's own services
 PUBLIC = "include/truelog/__init__.py"  # imports a module by its name when a program asks for one of the module's names
 CLI = "include/truelog/cli/main.py"  # imports every command; a test reaches only the commands that it names
 COMMANDS = "include/truelog/cli/commands/"
@@ -155,6 +157,8 @@ class ImportGraph:
             needed |= {
                 self._commands[word] for each in use.strings for word in each.split()[:1] if word in self._commands
             }
+        if REGISTRY in use.imports and not file.startswith(UNREAD):
+            needed |= {each for name in self._own_services for each in self._started(name)}
         return {each for each in needed - {file} if file != CLI or not each.startswith(COMMANDS)}
 
     def _imported(self, module: str, names: set[str]) -> Iterator[Node]:
@@ -171,9 +175,31 @@ class ImportGraph:
         if (service := f"{SERVICES}/{words}.py") in self._trees:
             yield service
             yield from (self._modules[each] for each in read_use(self._trees[service]).strings if each in self._modules)
+        yield from self._started(words)
         if (script := f"{SCRIPTS}/{PurePosixPath(words).name}") in self._trees:
             yield script
         yield from self._data.get(PurePosixPath(words).name, ())
+
+    def _started(self, name: str) -> Iterator[Node]:
+        """The declaration of one of Truelog's own services, and the module that its process runs."""
+        if declaration := self._own_services.get(name):
+            yield declaration
+            yield from (
+                self._modules[each] for each in read_use(self._trees[declaration]).strings if each in self._modules
+            )
+
+    @cached_property
+    def _own_services(self) -> dict[str, str]:
+        """The declarations of Truelog's own services, by their names."""
+        return {
+            ast.literal_eval(word.value): file
+            for file, tree in self._trees.items()
+            if PurePosixPath(file).match(DECLARATIONS)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Service"
+            for word in node.keywords
+            if word.arg == "name"
+        }
 
     @cached_property
     def _commands(self) -> dict[str, str]:

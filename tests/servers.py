@@ -32,6 +32,7 @@ from runtime import airflow, kafka, postgresql, s3
 from tests.deadline import until
 from truelog.control import event_files
 from truelog.log import topics
+from truelog.services import registry
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private
@@ -49,7 +50,7 @@ _ANY_RULE = AclBindingFilter(
     AclPermissionType.ANY,
 )
 # A file starts these services itself, so it needs ports for them.
-_OWN_PORTS = ("TRUELOG_COLLECTOR_PORT=", "TRUELOG_AIRFLOW_PORT=", "TRUELOG_LAG_PORT=")
+_OWN_PORTS = tuple(f"TRUELOG_{name.upper()}_PORT=" for name in ("airflow", *registry.HTTP))
 
 
 class Environment(ABC):

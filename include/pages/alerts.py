@@ -13,11 +13,12 @@ from pages import task_logs
 from pages.access import SignedIn, may_handle_alerts, require_own_page
 from pages.answer import Answer, parts
 from pages.data import OF_STREAMS
-from truelog.alerts import alert_scheduler, alert_store
-from truelog.alerts.alert_kind import KINDS
-from truelog.alerts.alert_rules import Alert
+from truelog.alerts import scheduler as alert_scheduler
+from truelog.alerts import store as alert_store
+from truelog.alerts.kind import KINDS
+from truelog.alerts.rules import Alert
 from truelog.control import application
-from truelog.lag import lag_limits
+from truelog.lag import limits as lag_limits
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings

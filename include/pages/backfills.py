@@ -26,7 +26,8 @@ from pages.attempts import Attempt, attempts
 from pages.triggered_runs import Announcement
 from truelog.batch import recomputation
 from truelog.batch.recomputation import DayState, States
-from truelog.monitor import partial_report, view_report
+from truelog.reports import partials as partial_report
+from truelog.reports import view as view_report
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue

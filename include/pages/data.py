@@ -10,15 +10,20 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from pages import task_logs
 from pages.access import Dag, SignedIn, is_readable, may_compare, may_read, may_restart, may_stop
 from pages.answer import Answer, parts
-from truelog.alerts import alert_store
+from truelog.alerts import store as alert_store
 from truelog.control import view_tables
 from truelog.control.application import ARCHIVE
-from truelog.lag import freshness_series, lag_report, lag_series
-from truelog.monitor import input_report, stream_report, summary, timeline, view_report
+from truelog.exports import browse
+from truelog.exports.query import Operator
+from truelog.lag import freshness_series
+from truelog.lag import report as lag_report
+from truelog.lag import series as lag_series
 from truelog.quality import quality_history
+from truelog.reports import input as input_report
+from truelog.reports import streams as stream_report
+from truelog.reports import summary, timeline
+from truelog.reports import view as view_report
 from truelog.schema import event
-from truelog.serving import browse
-from truelog.serving.row_query import Operator
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from truelog.ingest import replay_ledger
-from truelog.ingest.dead_letter_store import DeadLetter, LetterFilter, LetterStore
+from truelog.dead_letters import ledger as replay_ledger
+from truelog.dead_letters.store import DeadLetter, LetterFilter, LetterStore
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings

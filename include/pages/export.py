@@ -15,8 +15,8 @@ from fastapi.responses import StreamingResponse
 from pages.access import DataReader
 from pages.data import OF_VIEWS
 from pages.reconciliations import Filter
+from truelog.exports.rows import csv_lines, json_array
 from truelog.reconcile import reconcile_history
-from truelog.serving.row_export import csv_lines, json_array
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import connect

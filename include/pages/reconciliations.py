@@ -9,9 +9,9 @@ from pages import triggered_runs
 from pages.access import SignedIn, may_compare
 from pages.answer import Answer, parts
 from pages.data import OF_VIEWS
-from truelog.monitor.declared_view import declared_view
 from truelog.reconcile import reconcile_history
 from truelog.reconcile.reconcile_history import HistoryQuery
+from truelog.reports.declared_view import declared_view
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue

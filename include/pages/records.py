@@ -8,9 +8,9 @@ from pages.access import DataReader, SignedIn, may_compare
 from pages.answer import Answer, parts
 from pages.data import OF_VIEWS
 from truelog.control import event_registry
-from truelog.monitor import record_report
-from truelog.monitor.archived_record import ArchivedRecord, read_record
-from truelog.monitor.record_report import Place
+from truelog.reports import record as record_report
+from truelog.reports.archived_record import ArchivedRecord, read_record
+from truelog.reports.record import Place
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import connect

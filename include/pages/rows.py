@@ -14,10 +14,12 @@ from pages.access import DataReader
 from pages.answer import Answer, parts
 from pages.data import OF_VIEWS, require
 from pages.export import attachment
-from truelog.monitor import view_report
-from truelog.serving import browse, parquet_export, row_export
-from truelog.serving.row_export import csv_lines, json_array
-from truelog.serving.row_query import Condition, RowQuery
+from truelog.exports import browse
+from truelog.exports import parquet as parquet_export
+from truelog.exports import rows as row_export
+from truelog.exports.query import Condition, RowQuery
+from truelog.exports.rows import csv_lines, json_array
+from truelog.reports import view as view_report
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import connect

@@ -11,13 +11,16 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from truelog.services import registry
 from truelog.storage import api_key
+from truelog.support.errors import NotSetUp
 from truelog.support.files import write_private
-from truelog.support.settings import ENVIRONMENT_FILE, Settings
+from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
 
-PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333}
-PORTS |= {"collector": 18080, "airflow": 18081, "lag": 18082}
+PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "airflow": 18081}
+PORTS |= {name: http.port for name, http in registry.HTTP.items()}
 LOOPBACK = "127.0.0.1"
+_PARTS = ("HOST", "PORT")
 # Below Linux's ephemeral ports, because a client that has a service's port would block a restart of the service.
 _RANDOM = range(10_000, 32_000)
 
@@ -33,7 +36,16 @@ def set_up(home: Path, *, random_ports: bool = False) -> Settings:
     missing = {name: value for name, value in fresh.items() if name not in known}
     if missing:
         write_private(file, written + "".join(f"{name}={value}\n" for name, value in missing.items()))
-    return Settings(home=home)
+    settings = Settings(home=home)
+    _require_known(known, settings.services, file)
+    return settings
+
+
+def _require_known(written: set[str], services: Iterable[str], file: Path) -> None:
+    """Refuse addresses of services that do not exist, because any name may be that of a service."""
+    strangers = {f"TRUELOG_{name.upper()}_{part}" for name in services if name not in registry.HTTP for part in _PARTS}
+    if wrong := strangers & written:
+        raise NotSetUp(f"settings in {file}: {', '.join(sorted(wrong))}: there is no such service")
 
 
 def _generated(random_ports: bool) -> dict[str, str]:
@@ -41,7 +53,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
     return {
         "kafka_bootstrap": f"{LOOPBACK}:{ports['kafka']}",
         "kafka_password": _secret(),
-        **{f"kafka_{user}_password": _secret() for user in ("collector", "producer", "reader", "ticks")},
+        **{user.password_setting: _secret() for user in KafkaUser if user is not KafkaUser.ADMIN},
         "kafka_controller_port": str(ports["controller"]),
         "kafka_controller_password": _secret(),
         "s3_endpoint": f"http://{LOOPBACK}:{ports['s3']}",
@@ -59,8 +71,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "airflow_secret_key": _secret(),
         "airflow_jwt_secret": secrets.token_hex(64),  # HS512 needs a 64-byte key
         "airflow_fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        "collector_port": str(ports["collector"]),
-        "lag_port": str(ports["lag"]),
+        **{f"{service}_port": str(ports[service]) for service in registry.HTTP},
         **{f"{role}_key": api_key.generate_key(role) for role in api_key.Role},
         "visitor_salt": _secret(),
     }

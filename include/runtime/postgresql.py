@@ -213,7 +213,7 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "ALTER ROLE analyst SET statement_timeout = '5min'",
         "ALTER ROLE analyst SET idle_in_transaction_session_timeout = '1min'",
         "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
-        "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.serving.analyst_limit
+        "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.limits.analysts
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
         _FORGET_PASSWORDS,
     ):

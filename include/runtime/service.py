@@ -21,10 +21,10 @@ class Service:
     """A process that the supervisor runs. All functions of a service are idempotent."""
 
     name: str
-    configure: Callable[[Settings], None]  # before the start: creates folders and files
     command: Callable[[Settings], list[str]]  # without secrets: other users can read it
     ready: Callable[[Settings], None]  # makes an authenticated call; raises ServiceDown with the reason
     address: Callable[[Settings], str]
+    configure: Callable[[Settings], None] = _nothing  # before the start: creates folders and files
     prepare: Callable[[Settings], None] = _nothing  # after the service is ready: creates roles, buckets and so on
     environment: Callable[[Settings], dict[str, str]] = _home  # without secrets: child processes inherit it
     stop_signal: str = "TERM"

@@ -9,7 +9,7 @@ from xmlrpc.client import Fault
 import psutil
 import psycopg
 
-from runtime import airflow, collector, kafka, keeper, lag, postgresql, s3, ticks
+from runtime import airflow, kafka, keeper, own_services, postgresql, s3
 from runtime.service import Service, log_file
 from truelog.apps import launcher
 from truelog.control import event_files
@@ -25,7 +25,8 @@ READY_SECONDS = 180
 SERVICES = {
     service.name: service
     for service in (
-        *(each.SERVICE for each in (postgresql, kafka, s3, ticks, collector, lag)),
+        *(each.SERVICE for each in (postgresql, kafka, s3)),
+        *own_services.OWN,
         *airflow.SERVICES,
     )
 }

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 from tests.beds.lab import Lab
 from tests.laws.naive_copies import Appended
 from truelog import Max, Sum, View
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_schema import TIME
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.catalog_pointer import PREFIX
+from truelog.archive.commit import Append, commit
+from truelog.archive.schema import TIME
+from truelog.archive.table import ensure_table, identifier, open_catalog
+from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch import base
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge

@@ -29,10 +29,10 @@ from tests.beds.lab import Lab
 from tests.laws.events import START, Record
 from tests.laws.with_case import with_case
 from truelog.archive import log_day
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_schema import TIME
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.archive.commit import Append, commit
+from truelog.archive.schema import TIME
+from truelog.archive.table import ensure_table, identifier, open_catalog
+from truelog.archive.writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.recompute import recompute

@@ -11,7 +11,8 @@ from psycopg import sql
 
 from tests.scenes.applications import Application, start
 from tests.scenes.traffic import Traffic, count_valid, in_the_log, page_views
-from truelog.lag import lag_history, lag_poll
+from truelog.lag import history as lag_history
+from truelog.lag import poll as lag_poll
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events

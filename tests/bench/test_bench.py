@@ -21,9 +21,9 @@ from bench.row import OURS, QUIET, Row, beside, compared
 from bench.suite import JOBS
 from bench.suite import VIEWS as STREAMED
 from tests.scenes.marks import VIEWS, Marks, at
-from truelog.ingest import generator
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.event import load_events
+from truelog.traffic import generator
 from truelog.views import catalogue
 
 OUR_ROW = Row(

@@ -14,13 +14,13 @@ from pydantic import SecretStr
 from tests.dags.looks import payload
 from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
-from truelog.alerts import alert_store
-from truelog.alerts.alert_delivery import deliver
-from truelog.alerts.alert_kind import KINDS
-from truelog.alerts.alert_receiver import configured
-from truelog.alerts.alert_rules import Finding, NotificationPolicy, Observation, Source
-from truelog.alerts.alert_scheduler import SOURCES, record
-from truelog.monitor import heartbeat
+from truelog.alerts import store as alert_store
+from truelog.alerts.delivery import deliver
+from truelog.alerts.kind import KINDS
+from truelog.alerts.receiver import configured
+from truelog.alerts.rules import Finding, NotificationPolicy, Observation, Source
+from truelog.alerts.scheduler import SOURCES, record
+from truelog.reports import heartbeat
 from truelog.storage.database import Connection
 from truelog.support.errors import ReceiverDown, ServiceDown
 from truelog.support.settings import PROJECT, Settings

@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from tests.beds.archived import drop_archive
 from tests.builders.log import a_log_day
 from tests.library.registered import registered
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_schema import TIME
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.archive.commit import Append, commit
+from truelog.archive.schema import TIME
+from truelog.archive.table import ensure_table, identifier, open_catalog
+from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch.run_interval import RunInterval
 from truelog.quality import event_quality, gx_docs, quality_history, quality_metrics
 from truelog.schema.event import Event, load_events

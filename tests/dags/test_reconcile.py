@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 
 from tests.builders.comparisons import a_reconciliation
 from tests.library.archive_files import kafka_records, written
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.quality import gx_docs
 from truelog.reconcile import reconcile_checks
 from truelog.reconcile.reconcile import refused_result

@@ -20,10 +20,15 @@ ORDER = (
     "alerts",
     "maintenance",
     "serving",
+    "exports",
     "history",
     "streaming",
-    "monitor",
-    "ingest",
+    "reports",
+    "limits",
+    "sources",
+    "dead_letters",
+    "traffic",
+    "services",
     "cli",
 )
 LIBRARY = "include/truelog"

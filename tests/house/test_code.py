@@ -11,7 +11,7 @@ SLEEPS = ("time.sleep", "sleep", "asyncio.sleep")
 # The functions that may sleep, and why.
 WAITING = {
     ("include/truelog/support/wait.py", "until"): "polls a condition until a deadline",
-    ("include/truelog/archive/archive_reader.py", "wait_for"): "polls the archive's positions until a deadline",
+    ("include/truelog/archive/reader.py", "wait_for"): "polls the archive's positions until a deadline",
     ("include/truelog/log/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
     ("tests/scenes/measured_collector.py", "beat"): "measures how late a sleep ends",
 }

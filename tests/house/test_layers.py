@@ -12,6 +12,7 @@ from tests.house.layers import LIBRARY, ORDER
 from tests.house.tree import PROJECT, modules, plant
 
 MAY_IMPORT_RUNTIME = f"{LIBRARY}/cli/commands/services.py"  # this module starts and stops the services
+ABOVE_RUNTIME = ("demo", "pages", "truelog.cli")
 MODULES = 14
 
 
@@ -31,6 +32,16 @@ def runtime_imports(root: Path) -> list[str]:
         for name, tree in modules(root, f"{LIBRARY}/*.py")
         for line, imported in _imports(tree)
         if imported.partition(".")[0] == "runtime" and name != MAY_IMPORT_RUNTIME
+    ]
+
+
+def imports_from_above(root: Path) -> list[str]:
+    """Imports of `include/runtime/` from what uses the embedded services."""
+    return [
+        f"{name}:{line} imports {imported}, which uses the runtime"
+        for name, tree in modules(root, "include/runtime/*.py")
+        for line, imported in _imports(tree)
+        if imported.startswith(ABOVE_RUNTIME)
     ]
 
 
@@ -89,6 +100,10 @@ def test_the_library_does_not_import_runtime() -> None:
     assert runtime_imports(PROJECT) == []
 
 
+def test_the_runtime_does_not_import_what_uses_it() -> None:
+    assert imports_from_above(PROJECT) == []
+
+
 def test_no_package_is_too_large() -> None:
     assert packages_too_large(PROJECT) == []
 
@@ -136,6 +151,16 @@ def test_imports_of_runtime_are_seen(tmp_path: Path) -> None:
     plant(tmp_path, {f"{LIBRARY}/{name}": text for name, text in planted.items()})
     [problem] = runtime_imports(tmp_path)
     assert problem.startswith(f"{LIBRARY}/apps/launcher.py:2 imports runtime.wait;")
+
+
+def test_imports_of_what_uses_the_runtime_are_seen(tmp_path: Path) -> None:
+    planted = {"runtime/a.py": "from truelog.cli.failure import explained\nimport truelog.log.topics\n"}
+    planted |= {"runtime/b.py": "def f():\n    from pages import files\n", "demo/a.py": "import truelog.cli.main\n"}
+    plant(tmp_path, {f"include/{name}": text for name, text in planted.items()})
+    assert [problem.partition(",")[0] for problem in imports_from_above(tmp_path)] == [
+        "include/runtime/a.py:1 imports truelog.cli.failure",
+        "include/runtime/b.py:2 imports pages",
+    ]
 
 
 def test_large_packages_are_seen(tmp_path: Path) -> None:

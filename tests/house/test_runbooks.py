@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.house.tree import PROJECT, plant, texts
-from truelog.alerts.alert_kind import KINDS
+from truelog.alerts.kind import KINDS
 
 ROW = re.compile(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", re.MULTILINE)
 PARTS = ("\n1. ", "**Resolved**")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
-from truelog.alerts.alert_kind import KINDS
-from truelog.alerts.alert_rules import Alert, EvaluationContext, Finding, Observation, Silence, Transition, evaluate_all
+from truelog.alerts.kind import KINDS
+from truelog.alerts.rules import Alert, EvaluationContext, Finding, Observation, Silence, Transition, evaluate_all
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REPEAT = timedelta(minutes=10)

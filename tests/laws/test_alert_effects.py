@@ -15,9 +15,9 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from tests.library.alert_tables import application_of
-from truelog.alerts.alert_effects import NEVER_FOLDED, OUTLIVES, RULES, causes_of
-from truelog.alerts.alert_kind import KINDS, Severity
-from truelog.alerts.alert_rules import (
+from truelog.alerts.effects import NEVER_FOLDED, OUTLIVES, RULES, causes_of
+from truelog.alerts.kind import KINDS, Severity
+from truelog.alerts.rules import (
     Alert,
     Evaluation,
     EvaluationContext,

@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame
 from tests.beds.lab import Lab
 from tests.deadline import deadline
 from truelog import Sum, View
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import archived_positions, ensure_table, open_catalog
-from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, write_ranges
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import archived_positions, ensure_table, open_catalog
+from truelog.archive.writer import FileWriter, WriterSettings, blueprint, write_ranges
 from truelog.batch import log_with_archive, rejudge
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder

@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from truelog.archive.archive_commit import Append
-from truelog.archive.archive_schema import TIME
-from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.archive.commit import Append
+from truelog.archive.schema import TIME
+from truelog.archive.writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 

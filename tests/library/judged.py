@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from truelog.lag.lag_history import ReaderPoll
-from truelog.lag.lag_window import LagWindow
+from truelog.lag.history import ReaderPoll
+from truelog.lag.window import LagWindow
 from truelog.support.settings import Settings
 
 

@@ -16,10 +16,10 @@ from tests.beds.lab import Lab
 from tests.deadline import deadline
 from truelog import Sum, View
 from truelog.apps import reader_positions
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_schema import RAW, TIME
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.archive.commit import Append, commit
+from truelog.archive.schema import RAW, TIME
+from truelog.archive.table import ensure_table, identifier, open_catalog
+from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry

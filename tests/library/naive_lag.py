@@ -2,7 +2,7 @@
 
 import statistics
 
-from truelog.lag.lag_verdict import Limits, Sample
+from truelog.lag.verdict import Limits, Sample
 
 
 def verdict(history: list[Sample], now: float, limits: Limits) -> tuple[str, int]:

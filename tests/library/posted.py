@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.library.hostile import GOOD, HOSTILE, THING, mutilated
-from truelog.ingest.event_classifier import ClassifiedRecord, EventClassifier, Receipt
-from truelog.ingest.event_parser import split_document
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
+from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
+from truelog.sources.collector.parser import split_document
 
 REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 TYPES = {"thing": THING, **load_events()}

@@ -18,10 +18,10 @@ from tests.deadline import deadline
 from tests.laws.events import hostile
 from tests.scenes.collector_client import Client
 from tests.scenes.traffic import parsed
-from truelog.ingest.generator import TOPICS, generate
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
+from truelog.traffic.generator import TOPICS, generate
 
 CAMPAIGN = "campaign"  # the field that producers send before it is declared
 _CAMPAIGNS = ("spring", "autumn", None)

@@ -40,7 +40,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "batch/partial_selection.py": ("tests/library/batch/test_partial_selection.py",),
     "archive/log_day.py": ("tests/library/archive/test_log_day.py",),
     "kernel/merge.py": ("tests/library/kernel/test_merge.py",),
-    "archive/archive_commit.py": ("tests/library/archive/test_archive_commit.py",),
+    "archive/commit.py": ("tests/library/archive/test_commit.py",),
     "tables/table_hash.py": ("tests/laws/test_golden_digest.py", "tests/laws/test_digest.py"),
     "reconcile/row_diff.py": ("tests/library/reconcile/test_row_diff.py",),
     "reconcile/repair.py": ("tests/library/reconcile/test_repair.py",),

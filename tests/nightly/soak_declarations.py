@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tests.nightly.mixed_traffic import CAMPAIGN
-from truelog.ingest.generator import TOPICS
 from truelog.schema.event import EVENTS
+from truelog.traffic.generator import TOPICS
 
 PARCEL = "parcel_scan"
 EACH_EVENT, EACH_PARCEL = "each_event", "each_parcel"

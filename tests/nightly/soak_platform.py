@@ -29,18 +29,19 @@ from tests.nightly import soak_declarations as declarations
 from tests.nightly.mixed_traffic import CAMPAIGN, MixedTraffic, event_id
 from tests.scenes.applications import Application, start
 from tests.scenes.traffic import messages_in_the_log, parsed, valid_event
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.control.application import ARCHIVE, STREAM
-from truelog.ingest.generator import SITE_TOPICS, TOPICS
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
+from truelog.services import registry
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
+from truelog.traffic.generator import SITE_TOPICS, TOPICS
 from truelog.views import catalogue
 from truelog.views.view import View
 
-STORES, SERVICES = ("postgresql", "kafka", "s3"), ("ticks", "collector", "lag")
+STORES, SERVICES = ("postgresql", "kafka", "s3"), tuple(each.name for each in registry.SERVICES)
 PEOPLE = "people"  # the stream application of the views of the community
 _OF_A_MERGE = ("batch.begun", "merge.staged", "merge.locked", "merge.added", "merge.advanced", "merge.committed")
 POINTS: dict[str, tuple[str, ...]] = {

@@ -3,8 +3,8 @@
 from tests.builders.event_types import an_event_type
 from tests.builders.views import an_exclusion
 from tests.library.archive_files import TOPIC, TOPIC_ID, kafka_records, written
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.schema.event import load_events
 from truelog.storage.database import connect
 from truelog.support.settings import Settings

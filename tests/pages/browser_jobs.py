@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Frame, Locator, Page, expect
 from tests.builders.alerts import an_alert
 from tests.builders.applications import a_launch
 from tests.pages.browsing import Clicks, framed
-from truelog.alerts import alert_store
+from truelog.alerts import store as alert_store
 from truelog.apps import launcher
 from truelog.control.application import ARCHIVE
 from truelog.storage import audit_trail

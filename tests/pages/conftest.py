@@ -22,10 +22,10 @@ from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.servers import AIRFLOW, OnSharedServers, SharedServers
 from truelog.control import event_files, event_registry, topic_status
 from truelog.control.application import ARCHIVE, STREAM
-from truelog.ingest.event_classifier import DEAD_LETTER, EventClassifier, Receipt
-from truelog.ingest.event_parser import parse_event
 from truelog.quality import gx_docs
 from truelog.schema.event import load_events
+from truelog.sources.collector.classifier import DEAD_LETTER, EventClassifier, Receipt
+from truelog.sources.collector.parser import parse_event
 from truelog.storage.database import connect
 from truelog.support.settings import KafkaUser, Settings
 

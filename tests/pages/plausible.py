@@ -19,12 +19,13 @@ from tests.builders.quality import a_figure, an_event_validation
 from tests.builders.views import a_batch_answer, a_view, merged_to
 from tests.chosen_views import copy_views
 from tests.library.judged import judged
-from truelog.alerts import alert_scheduler, alert_store
+from truelog.alerts import scheduler as alert_scheduler
+from truelog.alerts import store as alert_store
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, STREAM
-from truelog.lag import lag_history
-from truelog.lag.lag_history import ReaderPoll
-from truelog.lag.lag_verdict import Sample
+from truelog.lag import history as lag_history
+from truelog.lag.history import ReaderPoll
+from truelog.lag.verdict import Sample
 from truelog.log.positions import Positions
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, QualityMetric, quality_metric
 from truelog.storage import audit_trail

@@ -12,7 +12,7 @@ from runtime import airflow
 from runtime.airflow_client import Airflow
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
-from truelog.alerts import alert_store
+from truelog.alerts import store as alert_store
 from truelog.control import application
 from truelog.control.application import STREAM
 from truelog.storage import audit_trail

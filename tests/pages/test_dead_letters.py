@@ -12,8 +12,8 @@ from tests.builders.log import a_replay
 from tests.pages.conftest import BAD
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
-from truelog.ingest.event_classifier import DEAD_LETTER
 from truelog.log import topics
+from truelog.sources.collector.classifier import DEAD_LETTER
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings

@@ -9,13 +9,17 @@ import pytest
 
 from tests.builders.comparisons import a_reconciliation
 from tests.pages.plausible import HOSTILE, MADE
-from truelog.lag import freshness_series, lag_report, lag_series
-from truelog.lag.lag_verdict import LagVerdict
-from truelog.monitor import stream_report, summary, timeline, view_report
-from truelog.monitor.summary import PlatformState, PlatformSummary
+from truelog.lag import freshness_series
+from truelog.lag import report as lag_report
+from truelog.lag import series as lag_series
+from truelog.lag.verdict import LagVerdict
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.reconcile.reconcile_history import HistoryQuery, Reconciliation
+from truelog.reports import streams as stream_report
+from truelog.reports import summary, timeline
+from truelog.reports import view as view_report
+from truelog.reports.summary import PlatformState, PlatformSummary
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.database import Connection, connect
 from truelog.streaming import batch_metrics

@@ -14,9 +14,9 @@ from tests.library.archive_files import TOPIC
 from tests.pages.archived_records import VALID
 from tests.pages.fetch import fetch
 from truelog.log.positions import Positions
-from truelog.monitor import record_report
-from truelog.monitor.archived_record import read_record
-from truelog.monitor.record_report import Counted, Place, Search
+from truelog.reports import record as record_report
+from truelog.reports.archived_record import read_record
+from truelog.reports.record import Counted, Place, Search
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput

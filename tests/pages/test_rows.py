@@ -14,9 +14,11 @@ import pytest
 
 from tests.command import truelog
 from tests.pages.plausible import HOSTILE
-from truelog.serving import browse, parquet_export, row_export
-from truelog.serving.browse import RowPage
-from truelog.serving.row_query import Condition, Operator, RowQuery
+from truelog.exports import browse
+from truelog.exports import parquet as parquet_export
+from truelog.exports import rows as row_export
+from truelog.exports.browse import RowPage
+from truelog.exports.query import Condition, Operator, RowQuery
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import BadInput, NotSetUp

@@ -19,10 +19,10 @@ from tests.builders.scale import a_large_platform
 from tests.pages.cost import counted
 from tests.servers import SharedServers, copy_database, drop_database
 from tests.speed import record_speed
-from truelog.monitor import record_report
-from truelog.monitor.record_report import Place
-from truelog.serving import row_query
-from truelog.serving.row_query import Condition, RowQuery
+from truelog.exports import query as row_query
+from truelog.exports.query import Condition, RowQuery
+from truelog.reports import record as record_report
+from truelog.reports.record import Place
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings

@@ -8,7 +8,7 @@ from confluent_kafka import Message
 
 from tests.beds.world import World
 from tests.scenes.traffic import messages_in_the_log
-from truelog.archive.archive_table import identifier, open_catalog
+from truelog.archive.table import identifier, open_catalog
 
 Coordinates = tuple[int, int]
 Bytes = tuple[datetime, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

@@ -14,9 +14,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from runtime import collector
+from runtime.services import SERVICES
 from tests.deadline import deadline, until
 from truelog.log import topics
+from truelog.support.addresses import Address
 from truelog.support.settings import Settings
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -60,7 +61,8 @@ class Client:
             connection.close()
 
     def connection(self) -> HTTPConnection:
-        return HTTPConnection(self.settings.collector_host, self.settings.collector_port, timeout=deadline(40))
+        address = self.settings.address("collector")
+        return HTTPConnection(address.host, address.port, timeout=deadline(40))
 
     @contextmanager
     def slow(self, body: bytes) -> Iterator[HTTPConnection]:
@@ -90,14 +92,17 @@ def another(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    changed = settings.model_copy(update={"collector_port": port, **changes})
+    services = settings.services | {"collector": Address(port=port)}
+    changed = settings.model_copy(update={"services": services, **changes})
     variables = {f"TRUELOG_{name.upper()}": str(value) for name, value in {"collector_port": port, **changes}.items()}
     environment = os.environ | {"TRUELOG_HOME": str(settings.home)} | variables
     process = subprocess.Popen(
-        [sys.executable, "-m", module or "truelog.ingest.collector"], env=environment, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", module or "truelog.services.collector.service"],
+        env=environment,
+        stderr=subprocess.DEVNULL,
     )
     try:
-        until(lambda: collector.SERVICE.ready(changed), 30, "another collector")
+        until(lambda: SERVICES["collector"].ready(changed), 30, "another collector")
         yield changed, process
     finally:
         process.terminate()

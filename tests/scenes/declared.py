@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.beds.archived import drop_archive
 from tests.builders.views import forget
 from tests.library.registered import forget_copies, forget_rows
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.table import open_catalog
 from truelog.control import event_files, topic_status
 from truelog.log import topics
 from truelog.schema.event import EVENTS

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 from pydantic import SecretStr
 
+from truelog.services import registry
 from truelog.support.settings import Settings
 
 # The names of the files and folders that Spark, its Python workers and Java leave in the temporary folder.
@@ -88,7 +89,12 @@ def _public(settings: Settings, given: list[tuple[int, str, str]]) -> set[tuple[
     """
     airflow = {request: _body(answer) for port, request, answer in given if port == settings.airflow_port}
     pages = {(settings.airflow_port, request) for request, body in airflow.items() if body == airflow["GET /"]}
-    health = {(settings.collector_port, "GET /health"), (settings.lag_port, "GET /health")}
+    health = {
+        (settings.address(name).port, f"{route.method} {route.path}")
+        for name, http in registry.HTTP.items()
+        for route in http.routes
+        if route.role is None
+    }
     return pages | health | {(settings.airflow_port, "GET /docs")}
 
 

@@ -4,7 +4,7 @@ import sys
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
-from truelog.log import ticks
+from truelog.services.ticks import service as ticks
 
 
 class Clock:

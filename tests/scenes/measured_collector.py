@@ -9,10 +9,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
-from truelog.ingest.collector import create_app
-from truelog.support.http_server import run_server
+from truelog.services.collector.service import create_app
+from truelog.services.http_server import run_server
 from truelog.support.settings import Settings
 
 _BEAT_SECONDS = 0.005
@@ -32,26 +34,26 @@ class Heartbeat:
             self.largest["clock"] = max(self.largest["clock"], clock - before[0] - _BEAT_SECONDS)
             self.largest["cpu"] = max(self.largest["cpu"], cpu - before[1])
 
-    async def read(self) -> dict[str, float]:
+    async def read(self, _: Request) -> JSONResponse:
         largest, self.largest = self.largest, {"clock": 0.0, "cpu": 0.0}
-        return largest
+        return JSONResponse(largest)
 
 
 def main() -> None:
     settings, heartbeat = Settings(), Heartbeat()
     app = create_app(settings)
-    app.add_api_route("/stalls", heartbeat.read)
+    app.add_route("/stalls", heartbeat.read)
     running = app.router.lifespan_context
 
     @asynccontextmanager
-    async def measured(started: FastAPI) -> AsyncIterator[None]:
+    async def measured(started: Starlette) -> AsyncIterator[None]:
         async with running(started):
             task = asyncio.create_task(heartbeat.beat())
             yield
             task.cancel()
 
     app.router.lifespan_context = measured
-    run_server(app, settings.collector_host, settings.collector_port, grace=5)
+    run_server(app, settings.address("collector"), grace=5)
 
 
 if __name__ == "__main__":

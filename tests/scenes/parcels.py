@@ -18,13 +18,14 @@ from tests.deadline import deadline, until
 from tests.scenes.applications import Application, start
 from tests.scenes.collector_client import Client
 from tests.scenes.declared import EVENT, VIEW, copy_events
-from truelog.archive.archive_table import archived_positions, identifier, open_catalog
+from truelog.archive.table import archived_positions, identifier, open_catalog
 from truelog.log import topics
+from truelog.services import registry
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
 NAME, BY_PARCEL = "parcel_scan", "scans_by_parcel"
-SERVICES = ("ticks", "collector", "lag")
+SERVICES = tuple(each.name for each in registry.SERVICES)
 
 
 @dataclass

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from truelog.ingest import dead_letter_replay
-from truelog.ingest.dead_letter_replay import ReplayResult
-from truelog.ingest.dead_letter_store import LetterFilter, LetterStore
+from truelog.dead_letters import replay as dead_letter_replay
+from truelog.dead_letters.replay import ReplayResult
+from truelog.dead_letters.store import LetterFilter, LetterStore
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 

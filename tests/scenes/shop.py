@@ -16,8 +16,8 @@ from tests.deadline import until
 from tests.scenes.applications import Application, start
 from tests.scenes.collector_client import Client
 from tests.scenes.traffic import in_the_log, parsed
-from truelog.ingest.generator import TOPICS, generate
 from truelog.support.errors import ServiceDown
+from truelog.traffic.generator import TOPICS, generate
 from truelog.views.view import View
 
 PORTION = 50  # events

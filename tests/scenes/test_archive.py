@@ -16,10 +16,10 @@ from tests.command import answer
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.archive_contents import in_the_archive, in_the_log, table
-from truelog.archive import archive_reader
-from truelog.archive.archive_table import archived_positions, identifier, open_catalog
+from truelog.archive import reader as archive_reader
 from truelog.archive.audit import Evidence, OffsetGap
 from truelog.archive.audit_evidence import run_audit
+from truelog.archive.table import archived_positions, identifier, open_catalog
 from truelog.control import event_registry
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions

@@ -22,8 +22,9 @@ from tests.scenes.applications import start
 from tests.scenes.marked import VIEW, marked, p99
 from tests.servers import AIRFLOW, Environment
 from tests.speed import record_speed
-from truelog.archive import analyst, archive_reader
-from truelog.archive.archive_table import archived_positions, open_catalog
+from truelog.archive import analyst
+from truelog.archive import reader as archive_reader
+from truelog.archive.table import archived_positions, open_catalog
 from truelog.batch.recomputation import DayState
 from truelog.log import ticks, topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord

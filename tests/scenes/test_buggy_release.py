@@ -16,7 +16,7 @@ from tests.command import answer, process_answer
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.history import explain_question
 from truelog.history.explain import explain
 from truelog.history.explain_question import Question

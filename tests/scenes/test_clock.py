@@ -21,9 +21,11 @@ from tests.deadline import deadline
 from tests.scenes import jumping_ticks
 from tests.scenes.applications import Application, start
 from tests.scenes.declared import EVENT, copy_events
-from truelog.alerts import alert_resources, alert_scheduler
-from truelog.archive import archive_reader, log_day
-from truelog.archive.archive_table import archived_positions
+from truelog.alerts import resources as alert_resources
+from truelog.alerts import scheduler as alert_scheduler
+from truelog.archive import log_day
+from truelog.archive import reader as archive_reader
+from truelog.archive.table import archived_positions
 from truelog.control import event_files
 from truelog.kernel.clock import TOPIC as TICKS
 from truelog.log import topics

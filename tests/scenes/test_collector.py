@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import pytest
 
 import runtime
-from runtime import collector as service
 from runtime import keeper
+from runtime.services import SERVICES
 from tests.deadline import deadline, until
 from tests.scenes.collector_client import (
     NDJSON,
@@ -243,7 +243,7 @@ def test_a_stopping_collector_answers_running_requests(collector: Settings) -> N
 
 def _require_refused(settings: Settings) -> None:
     try:
-        service.SERVICE.ready(settings)
+        SERVICES["collector"].ready(settings)
     except ServiceDown:
         return
     raise ServiceDown("it still answers")

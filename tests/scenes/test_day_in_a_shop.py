@@ -20,12 +20,13 @@ from tests.scenes.batch import Batch
 from tests.scenes.collector_client import page_view
 from tests.scenes.restarts import pids, require_restarted
 from tests.scenes.shop import Shop
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.log import topics
+from truelog.services import registry
 from truelog.support.errors import ServiceDown
 from truelog.views import catalogue
 
-SERVICES = ("ticks", "collector", "lag")
+SERVICES = tuple(each.name for each in registry.SERVICES)
 # Sketches, a Group of steps, and a Join. `test_real_input` streams sums and other Groups, and `test_recompute` streams
 # sums that expire.
 VIEWS = {name: catalogue.load_view(name) for name in ("page_audience", "document", "home_timeline")}

@@ -24,13 +24,13 @@ from tests.deadline import deadline, until
 from tests.scenes import replay_process
 from tests.scenes.collector_client import Client, read
 from tests.scenes.declared import removed_at_the_end
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_schema import TIME
-from truelog.archive.archive_table import Progress, ensure_table, open_catalog
-from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.archive.commit import Append, commit
+from truelog.archive.schema import TIME
+from truelog.archive.table import Progress, ensure_table, open_catalog
+from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.control import event_registry
-from truelog.ingest import replay_ledger
-from truelog.ingest.dead_letter_store import DeadLetter, LetterFilter, LetterStore
+from truelog.dead_letters import ledger as replay_ledger
+from truelog.dead_letters.store import DeadLetter, LetterFilter, LetterStore
 from truelog.log import kafka_reader, topics
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType, load_events

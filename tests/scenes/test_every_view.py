@@ -26,18 +26,18 @@ from tests.scenes.exposure import listening_addresses
 from tests.scenes.traffic import in_the_log
 from truelog import Group
 from truelog.archive import analyst
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
+from truelog.exports.query import RowQuery
 from truelog.history.as_of import open_past
 from truelog.history.explain import Page, explain
 from truelog.history.explanation import Verdict
-from truelog.ingest.generator import generate
 from truelog.log import ticks, topics
 from truelog.log.kafka_producer import KafkaSender
-from truelog.serving.row_query import RowQuery
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT
 from truelog.tables.compiled_view import STATUS
+from truelog.traffic.generator import generate
 from truelog.views import catalogue
 
 ALL_VIEWS = catalogue.load_all_views()

@@ -113,15 +113,20 @@ def test_a_key_that_floods_dead_letters_must_wait_and_its_good_events_pass(limit
     assert Client(limited, other_key).post([1] * 20).status == 422
 
 
+def opened(settings: Settings) -> socket.socket:
+    address = settings.address("collector")
+    return socket.create_connection((address.host, address.port), timeout=deadline(20))
+
+
 @pytest.mark.parametrize("sent", [b"", b"POST /eve", b"POST /events HTTP/1.1\r\nHost: x\r\n", b"\r\n"])
 def test_a_connection_whose_headers_do_not_arrive_is_closed(limited: Settings, sent: bytes) -> None:
-    with socket.create_connection((limited.collector_host, limited.collector_port), timeout=deadline(20)) as connection:
+    with opened(limited) as connection:
         connection.sendall(sent)
         assert connection.recv(1000) == b""
 
 
 def test_the_headers_of_a_second_request_have_the_same_limit(limited: Settings) -> None:
-    with socket.create_connection((limited.collector_host, limited.collector_port), timeout=deadline(20)) as connection:
+    with opened(limited) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         received = connection.recv(1000)
         while not received.endswith(b"}"):

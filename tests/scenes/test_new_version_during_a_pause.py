@@ -9,7 +9,7 @@ from tests.scenes.applications import start
 from tests.scenes.batch import Batch
 from tests.scenes.declared import EVENT
 from tests.scenes.parcels import BY_PARCEL, NAME, platform
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.log import topics
 
 LONG = "a" * 90

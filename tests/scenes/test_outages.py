@@ -10,7 +10,7 @@ import runtime
 from runtime import keeper
 from tests.beds.world import EACH_EVENT, World
 from tests.scenes.applications import Application, start
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.log import topics
 
 SERVICES = ("postgresql", "s3", "kafka")  # in the order in which the stream needs them to plan

@@ -14,8 +14,8 @@ from tests.command import answer, truelog
 from tests.deadline import until
 from tests.scenes.applications import start
 from tests.scenes.collector_client import Client, Response, another, page_view
+from truelog.limits import rate_answer as rate_limit_answer
 from truelog.log import topics
-from truelog.serving import rate_limit_answer
 from truelog.support.errors import ServiceDown
 
 pytestmark = pytest.mark.own_servers

@@ -24,7 +24,7 @@ from tests.beds.world import World
 from tests.chosen_views import copy_views
 from tests.command import answer, truelog
 from tests.scenes.applications import Application, start
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.log import topics
 from truelog.support.settings import PROJECT
 

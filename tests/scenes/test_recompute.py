@@ -19,8 +19,8 @@ from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.traffic import Traffic, in_the_log, page_views
 from tests.speed import record_speed
-from truelog.archive import archive_reader
-from truelog.archive.archive_table import archived_positions
+from truelog.archive import reader as archive_reader
+from truelog.archive.table import archived_positions
 from truelog.batch import partials
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.recompute import Recomputed
@@ -29,8 +29,9 @@ from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.schema.event import load_events
-from truelog.serving import fallback_policy, serving_status
-from truelog.serving.serving_status import ServingStatus
+from truelog.serving import fallback_policy
+from truelog.serving import status as serving_status
+from truelog.serving.status import ServingStatus
 from truelog.spark.session import session
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect

@@ -11,7 +11,7 @@ from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.speed import record_speed
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.log import topics
 from truelog.reconcile.reconcile_result import ReconcileRequest
 

@@ -9,8 +9,8 @@ from tests.command import answer, truelog
 from tests.scenes.applications import Application, start
 from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
-from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit_evidence import run_audit
+from truelog.archive.table import archived_positions, identifier, open_catalog
 from truelog.control.topic_status import suspended_topics
 from truelog.log import topics
 from truelog.storage.database import connect

@@ -18,7 +18,7 @@ from tests.beds.world import EACH_EVENT, World
 from tests.deadline import until
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.storage import bucket

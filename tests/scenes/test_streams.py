@@ -25,12 +25,14 @@ from tests.nightly_cases import nightly_except
 from tests.scenes import exposure, stranger
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.speed import record_speed
-from truelog.alerts import alert_outbox, alert_store
+from truelog.alerts import outbox as alert_outbox
+from truelog.alerts import store as alert_store
 from truelog.apps import launcher, reader_positions
 from truelog.control import application
 from truelog.control.application import ApplicationStatus
 from truelog.log import topics
 from truelog.log.positions import Positions
+from truelog.services import registry
 from truelog.storage.database import connect
 from truelog.streaming import batch_metrics
 from truelog.support.errors import ServiceDown
@@ -135,7 +137,7 @@ def test_a_stranger_gets_nothing(kept: Settings) -> None:
         readable.unlink()
     assert (found["files"], exposure.leaks(kept, found["answers"])) == ([str(readable)], [])
     reached = {port for port, _, answer in found["answers"] if answer}
-    assert {kept.database_port, kept.collector_port, kept.lag_port, kept.airflow_port} <= reached
+    assert {kept.database_port, kept.airflow_port, *(kept.address(name).port for name in registry.HTTP)} <= reached
     assert len(ports) >= 12  # seven services, and at least three ports of each application
 
 

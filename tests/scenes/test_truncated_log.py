@@ -9,11 +9,11 @@ from tests.scenes.applications import Application, start
 from tests.scenes.archive_contents import in_the_archive
 from tests.scenes.batch import Batch
 from tests.scenes.traffic import Traffic, count_valid
-from truelog.archive.archive_table import archived_positions
 from truelog.archive.audit_evidence import run_audit
+from truelog.archive.table import archived_positions
 from truelog.control.topic_status import suspended_topics
-from truelog.lag import lag_poll
-from truelog.lag.lag_verdict import LagVerdict, Limits, assess
+from truelog.lag import poll as lag_poll
+from truelog.lag.verdict import LagVerdict, Limits, assess
 from truelog.log import topics
 from truelog.storage.database import connect
 

@@ -12,7 +12,7 @@ from tests.views.examples import Relations, Row, Rows, Sent, example, examples, 
 from tests.views.generated import logs_and_relations
 from tests.views.ways import Reader
 from truelog import View
-from truelog.ingest.community import Community
+from truelog.traffic.community import Community
 
 
 def changed(verb: str, product: str | None, cart: str = "c1", visitor: str = "ann", **fields: Any) -> Sent:

@@ -14,8 +14,8 @@ from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import PLACES, logs_and_relations
 from tests.views.ways import Reader
 from truelog import View
-from truelog.ingest.zipf import Zipf
 from truelog.support import timestamps
+from truelog.traffic.zipf import Zipf
 
 VIEWS, VISITORS, PAGES = 30_000, 20_000, 50
 QUANTILES = (50, 95, 99)

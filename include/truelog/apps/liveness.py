@@ -64,7 +64,7 @@ def _reader_positions(settings: Settings, name: str) -> tuple[Iterable[Positions
     Stalled views are left out, because a new process would not advance them either.
     """
     if name == ARCHIVE:
-        from truelog.archive.archive_table import archived_positions  # its libraries take a second to import
+        from truelog.archive.table import archived_positions  # its libraries take a second to import
 
         return [archived_positions(settings, event.event_names(settings.events_folder))], None
     with db_snapshot.read_snapshot(settings) as connection:

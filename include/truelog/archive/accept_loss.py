@@ -7,8 +7,8 @@ records the lost ranges in the archive permanently, and every audit lists them.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import archived_positions, open_catalog
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import archived_positions, open_catalog
 from truelog.control import lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics

@@ -26,10 +26,10 @@ from pyiceberg.table import StaticTable, Table
 from sqlalchemy import delete, select, update
 
 from truelog.archive import log_day
-from truelog.archive.archive_table import NAMESPACE, Progress, open_catalog
 from truelog.archive.audit_evidence import file_faults, unreadable_files
 from truelog.archive.catalog_pointer import PREFIX, Pointer, advance_pointer, history, read_pointer, version
 from truelog.archive.log_day import Start
+from truelog.archive.table import NAMESPACE, Progress, open_catalog
 from truelog.control import event_registry, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder

@@ -24,8 +24,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from truelog.archive.archive_schema import arrow_schema
-from truelog.archive.archive_table import identifier, open_catalog
+from truelog.archive.schema import arrow_schema
+from truelog.archive.table import identifier, open_catalog
 from truelog.control import event_registry
 from truelog.schema.event import EventType
 from truelog.support.errors import BadInput, QueryTooSlow

@@ -16,7 +16,6 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from truelog.archive.archive_table import Progress, identifier, open_catalog
 from truelog.archive.audit import (
     AuditedFile,
     AuditReport,
@@ -29,6 +28,7 @@ from truelog.archive.audit import (
     overlaps,
 )
 from truelog.archive.audit_offsets import AuditedRecords, Window, runs
+from truelog.archive.table import Progress, identifier, open_catalog
 from truelog.control import event_registry, log_cuts
 from truelog.log import topics
 from truelog.log.kafka_reader import headers_of, messages

@@ -1,4 +1,4 @@
-"""The work of one Spark task of `archive_reader.read_without_catalog`: reads records from planned files.
+"""The work of one Spark task of `reader.read_without_catalog`: reads records from planned files.
 
 Unlike the archive's other readers, a task does not import the catalog's libraries.
 """
@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 
-from truelog.archive.archive_schema import TIME
+from truelog.archive.schema import TIME
 
 _COLUMNS = ("partition", "offset", "broker_time", "value")
 

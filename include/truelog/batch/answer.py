@@ -10,7 +10,7 @@ from datetime import datetime
 
 import psycopg
 
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.batch.rebuild import Rebuilder
 from truelog.control.application import ARCHIVE
 from truelog.control.view_tables import empty_answer, lock_answer

@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from truelog.archive.archive_reader import FILE_COST
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.reader import FILE_COST
+from truelog.archive.table import open_catalog
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock
 from truelog.log.positions import Positions

@@ -9,8 +9,8 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.archive import archive_reader
-from truelog.archive.archive_table import archived_positions
+from truelog.archive import reader as archive_reader
+from truelog.archive.table import archived_positions
 from truelog.control import event_registry, log_cuts
 from truelog.log import records, topics
 from truelog.log.positions import Positions

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from truelog.archive.archive_reader import Wanted
+from truelog.archive.reader import Wanted
 from truelog.log import records
 from truelog.log.positions import Range
 from truelog.log.records import EventFrames

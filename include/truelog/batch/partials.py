@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from truelog.archive.archive_reader import FILE_COST
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.reader import FILE_COST
+from truelog.archive.table import open_catalog
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.support.settings import CATALOG, Settings

@@ -12,7 +12,7 @@ from typing import TypeVar
 from psycopg import sql
 from pyspark.sql import DataFrame
 
-from truelog.archive import archive_reader
+from truelog.archive import reader as archive_reader
 from truelog.batch import log_with_archive, partials
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.lookback import find_lookback

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from truelog.archive import archive_reader
+from truelog.archive import reader as archive_reader
 from truelog.batch import partials
 from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.partial_selection import PartialRange

@@ -16,7 +16,7 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog.archive import archive_reader
+from truelog.archive import reader as archive_reader
 from truelog.batch import answer
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from truelog.archive import log_day
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.table import archived_positions
 from truelog.control import event_registry
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput

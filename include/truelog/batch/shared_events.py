@@ -14,8 +14,8 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.archive.archive_reader import Wanted, read_events
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.reader import Wanted, read_events
+from truelog.archive.table import archived_positions
 from truelog.log.positions import Positions, Range
 from truelog.log.records import in_ranges
 from truelog.schema.event import EventType
@@ -56,7 +56,7 @@ class SharedEvents:
     def events(self, event_type: EventType, wanted: Wanted) -> DataFrame:
         """The valid events among the wanted records, which are records of the type's topic.
 
-        Raises: the errors of `archive_reader.read_records`.
+        Raises: the errors of `archive.reader.read_records`.
         """
         held = None if wanted.since else self._of_topic(event_type)
         if held is None or wanted.ids.get(event_type.name) != held.end.ids.get(event_type.name):

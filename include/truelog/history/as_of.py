@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from truelog.archive.archive_reader import ScanCost, Wanted, scan_cost
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.reader import ScanCost, Wanted, scan_cost
+from truelog.archive.table import archived_positions
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
+from truelog.exports import rows as row_export
+from truelog.exports.query import RowQuery
 from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
-from truelog.serving import row_export
-from truelog.serving.row_query import RowQuery
 from truelog.storage.database import Connection, connect
 from truelog.support import timestamps
 from truelog.support.errors import ArchiveBehind, BadInput

@@ -16,8 +16,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from truelog.archive import archive_reader
-from truelog.archive.archive_reader import Wanted
+from truelog.archive import reader as archive_reader
+from truelog.archive.reader import Wanted
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.history import shown_rows

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.apps.reader_positions import view_positions
-from truelog.archive import archive_reader
-from truelog.archive.archive_reader import ScanCost, Wanted
-from truelog.archive.archive_table import archived_positions
+from truelog.archive import reader as archive_reader
+from truelog.archive.reader import ScanCost, Wanted
+from truelog.archive.table import archived_positions
 from truelog.log.positions import Positions
 from truelog.storage import db_snapshot
 from truelog.support.errors import NotMade, ServiceDown

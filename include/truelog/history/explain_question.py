@@ -12,7 +12,7 @@ from typing import Any
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from truelog.serving.row_query import Condition, Operator
+from truelog.exports.query import Condition, Operator
 from truelog.storage.database import Connection
 from truelog.support.errors import (
     ArchiveBehind,

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from truelog.archive.archive_reader import ScanCost
+from truelog.archive.reader import ScanCost
 from truelog.log.positions import Positions
 
 ORDER = ("broker_time", "topic", "partition", "offset")

@@ -35,7 +35,6 @@ from truelog.support.wait import until
 
 _SECONDS = 10.0
 _ITERATIONS = 4096
-_LIMITED = (KafkaUser.COLLECTOR, KafkaUser.PRODUCER, KafkaUser.READER, KafkaUser.TICKS)
 # Topics that are not for events: only these principals may write to them.
 _WRITERS = {"ticks": (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,)}
 REPLAY_TRANSACTIONS = "truelog-replay"  # the transactional id of replayed dead letters
@@ -44,7 +43,7 @@ _GROUPS = ("truelog", "spark-kafka-")  # prefixes of the consumer groups that Tr
 
 def create_users(broker: AdminClient, settings: Settings) -> None:
     """Create the principals that have passwords, with the right to read for the reader. Idempotent."""
-    made = [user for user in _LIMITED if settings.kafka_passwords[user]]
+    made = [user for user, password in settings.kafka_passwords.items() if password]
     mechanism = ScramCredentialInfo(ScramMechanism[settings.kafka_mechanism.replace("-", "_")], _ITERATIONS)
     upserts: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion(user.value, mechanism, settings.kafka_passwords[user].get_secret_value().encode())

@@ -26,9 +26,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from pyiceberg.exceptions import NoSuchTableError
 
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import Progress, identifier, open_catalog
 from truelog.archive.catalog_pointer import load_table
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import Progress, identifier, open_catalog
 from truelog.control import application, lease, log_cuts
 from truelog.control.log_cuts import OpenCut
 from truelog.log import topics

@@ -17,7 +17,7 @@ from itertools import product
 import psycopg
 from psycopg import sql
 
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.table import open_catalog
 from truelog.batch import base, partials
 from truelog.control.view_tables import tables_of
 from truelog.reconcile import row_diff

@@ -18,9 +18,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from truelog.alerts import alert_store
-from truelog.archive.archive_table import NAMESPACE, open_catalog
+from truelog.alerts import store as alert_store
 from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
+from truelog.archive.table import NAMESPACE, open_catalog
 from truelog.batch import base, partials
 from truelog.batch.batch_context import open_batch
 from truelog.kernel import clock, merge

@@ -13,7 +13,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 
 from truelog.archive.analyst import open_dataset, open_engine
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.table import open_catalog
 from truelog.batch.run_interval import RunInterval
 from truelog.schema.event import EventType
 from truelog.schema.quality import EVENTS, HISTORY, KEYS, LATE, MALFORMED, MISSING, QualityMetric, quality_metric

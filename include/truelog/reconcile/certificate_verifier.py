@@ -15,8 +15,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.archive import archive_reader
-from truelog.archive.archive_reader import Wanted
+from truelog.archive import reader as archive_reader
+from truelog.archive.reader import Wanted
 from truelog.batch.batch_context import open_batch
 from truelog.control import event_registry
 from truelog.kernel import bad_records, clock

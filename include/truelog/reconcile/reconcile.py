@@ -28,7 +28,7 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql import DataFrame
 
-from truelog.archive import archive_reader
+from truelog.archive import reader as archive_reader
 from truelog.batch import base
 from truelog.batch.base import Rebuilt
 from truelog.batch.batch_context import BatchContext, open_batch

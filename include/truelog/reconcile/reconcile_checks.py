@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from truelog.archive import archive_reader
+from truelog.archive import reader as archive_reader
 from truelog.control.view_tables import diff_tables
 from truelog.log.positions import Positions
 from truelog.quality import gx_runner

@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from truelog.archive import audit_evidence
-from truelog.archive.archive_reader import Wanted
+from truelog.archive.reader import Wanted
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock
 from truelog.log.positions import Positions, Range

@@ -16,7 +16,7 @@ from typing import Any
 from truelog.control import application
 from truelog.control.view_tables import empty_answer, lock_answer, tables_of
 from truelog.log.positions import Positions
-from truelog.serving import serving_status
+from truelog.serving import status
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import TopicRecreated
 from truelog.support.settings import Settings
@@ -63,7 +63,7 @@ def views_due(settings: Settings) -> list[str]:
 
 
 def _archive_improves(settings: Settings, connection: Connection, view: tuple[str, int], reads: Sequence[str]) -> bool:
-    from truelog.archive.archive_table import archived_positions
+    from truelog.archive.table import archived_positions
 
     served = served_positions(connection, *view)
     archived = archived_positions(settings, {*reads, *served.offsets})
@@ -121,7 +121,7 @@ def _drop_unneeded(connection: Connection, view: str, version: int) -> bool:
         unneeded = connection.execute(
             "DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s) AND (view, version) NOT IN "
             "(SELECT view, version FROM truelog.answer WHERE layer = %s)",
-            (view, version, serving_status.BATCH),
+            (view, version, status.BATCH),
         )
         if unneeded.rowcount:
             empty_answer(connection, tables)

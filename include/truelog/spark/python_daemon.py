@@ -37,7 +37,8 @@ def main() -> None:
 
 def import_modules() -> None:
     """Import the modules that define the functions of tasks. `tests/house/test_tasks.py` keeps them small."""
-    from truelog.archive import archive_writer, file_reader  # noqa: F401
+    from truelog.archive import file_reader  # noqa: F401
+    from truelog.archive import writer as archive_writer  # noqa: F401
     from truelog.log import records  # noqa: F401
     from truelog.tables import stage  # noqa: F401
 

@@ -4,7 +4,7 @@
    the batch, and load the recorded log days.
 2. Write the files on the executors, then prove that their topics were not created again meanwhile.
 3. Record the log days that begin in the batch, under the lease.
-4. Commit each topic's files and positions together (`truelog.archive.archive_commit`).
+4. Commit each topic's files and positions together (`truelog.archive.commit`).
 5. Where a tick shows that a day has begun but no record began it, start the day at the archive's position.
 
 At worst, a crash at any step leaves files that belong to no table and day starts that the replay finds again.
@@ -24,9 +24,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import log_day
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import open_catalog
-from truelog.archive.archive_writer import (
+from truelog.archive.commit import Append, commit
+from truelog.archive.log_day import LogDays
+from truelog.archive.table import open_catalog
+from truelog.archive.writer import (
     ArchivedFile,
     ArchivedTick,
     FileWriter,
@@ -35,7 +36,6 @@ from truelog.archive.archive_writer import (
     blueprint,
     write_ranges,
 )
-from truelog.archive.log_day import LogDays
 from truelog.control import application, event_registry, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder

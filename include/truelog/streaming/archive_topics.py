@@ -13,7 +13,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.table import Table
 
 from truelog.archive.accept_loss import lost_ranges
-from truelog.archive.archive_table import Progress, ensure_table, identifier
+from truelog.archive.table import Progress, ensure_table, identifier
 from truelog.control import log_cuts, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics

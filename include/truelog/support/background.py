@@ -1,7 +1,8 @@
-"""A background thread that calls a function repeatedly until the thread is stopped."""
+"""Background threads, which call a function repeatedly until they are stopped."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 
 class Background:
@@ -25,3 +26,13 @@ class Background:
         while not self._stop.is_set():
             self._action()
             self._stop.wait(self._pause)
+
+
+@contextmanager
+def running(threads: Sequence[Background], stop_seconds: float = 5.0) -> Iterator[None]:
+    """Run the threads meanwhile. At the end, wait at most `stop_seconds` per thread for its current call to finish."""
+    for each in threads:
+        each.start()
+    yield
+    for each in threads:
+        each.stop(stop_seconds)

@@ -22,6 +22,7 @@ from pydantic import (
     PositiveInt,
     SecretStr,
     ValidationError,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -31,6 +32,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from truelog.support import addresses
+from truelog.support.addresses import Address
 from truelog.support.errors import NotSetUp
 
 PROJECT = Path(__file__).parents[3]
@@ -49,6 +52,11 @@ class KafkaUser(StrEnum):
     PRODUCER = "truelog-producer"
     READER = "truelog-reader"
     TICKS = "truelog-ticks"
+
+    @property
+    def password_setting(self) -> str:
+        """The setting with the password of a principal with few rights."""
+        return f"kafka_{self.name.lower()}_password"
 
 
 def default_home() -> Path:
@@ -96,8 +104,8 @@ class Settings(BaseSettings):
     database_user: str = "truelog"
     database_password: SecretStr
 
-    collector_host: str = "127.0.0.1"
-    collector_port: int = 0
+    services: dict[str, Address] = {}  # the addresses of Truelog's own services
+
     # A dead letter contains the event in base64, which takes a third more space. Kafka accepts one megabyte.
     collector_event_bytes: PositiveInt = Field(default=512 * 1024, le=700_000)
     collector_body_bytes: PositiveInt = 4 * 2**20
@@ -115,8 +123,6 @@ class Settings(BaseSettings):
     collector_trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""
 
     analyst_seconds: PositiveFloat = 600.0  # longest transaction of an analyst, which the lag service then ends
-    lag_host: str = "127.0.0.1"  # address of the poller's metrics endpoint
-    lag_port: int = 0
 
     # The first API keys in full. Only their holders know the other keys.
     producer_key: SecretStr = SecretStr("")
@@ -242,8 +248,15 @@ class Settings(BaseSettings):
         return (
             init_settings,
             env_settings,
+            InitSettingsSource(settings_cls, addresses.in_environment(settings_cls.model_fields)),
             DotEnvSettingsSource(settings_cls, env_file=home / ENVIRONMENT_FILE),
         )
+
+    _gather_addresses = model_validator(mode="before")(addresses.gathered)
+
+    def address(self, service: str) -> Address:
+        """Where a service listens."""
+        return self.services.get(service, Address())
 
     @property
     def jars_home(self) -> Path:
@@ -290,12 +303,7 @@ class Settings(BaseSettings):
     @property
     def kafka_passwords(self) -> dict[KafkaUser, SecretStr]:
         """The passwords of the principals with few rights. A password may be empty."""
-        return {
-            KafkaUser.COLLECTOR: self.kafka_collector_password,
-            KafkaUser.PRODUCER: self.kafka_producer_password,
-            KafkaUser.READER: self.kafka_reader_password,
-            KafkaUser.TICKS: self.kafka_ticks_password,
-        }
+        return {user: getattr(self, user.password_setting) for user in KafkaUser if user is not KafkaUser.ADMIN}
 
     def _kafka_login(self, user: KafkaUser) -> tuple[str, str]:
         """The name and the password of a principal, or of `kafka_user` if the principal has no password."""

@@ -8,7 +8,7 @@ import pytest
 
 from truelog.apps.launch_history import Launches, is_starting, resting_until
 from truelog.control.application import STREAM, ApplicationStatus, Diagnosis
-from truelog.monitor import health
+from truelog.reports import health
 from truelog.support.settings import Settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

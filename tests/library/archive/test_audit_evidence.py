@@ -18,11 +18,11 @@ from pyiceberg.table import WriteTask
 from tests.beds.archived import drop_archive
 from tests.deadline import deadline, until
 from tests.library.archive_files import MORNING
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_schema import arrow_schema
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.archive.audit import OffsetGap
 from truelog.archive.audit_evidence import COUNTED, MOST_LISTED, run_audit
+from truelog.archive.commit import Append, commit
+from truelog.archive.schema import arrow_schema
+from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.schema.event import EventType, load_events

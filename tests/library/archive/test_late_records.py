@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from truelog.archive import archive_writer
-from truelog.archive.archive_schema import TIME
+from truelog.archive import writer as archive_writer
+from truelog.archive.schema import TIME
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 

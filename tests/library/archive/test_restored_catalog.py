@@ -18,11 +18,11 @@ from tests.library.advisory_lock import require_waiting
 from tests.library.archive_files import append
 from tests.library.registered import forget
 from truelog.archive import catalog_pointer, log_day
-from truelog.archive.archive_commit import commit
-from truelog.archive.archive_table import Progress, archived_positions, ensure_table, identifier, open_catalog
 from truelog.archive.audit_evidence import incomplete_ranges
 from truelog.archive.catalog_pointer import read_pointer, require_newest
+from truelog.archive.commit import commit
 from truelog.archive.log_day import Start
+from truelog.archive.table import Progress, archived_positions, ensure_table, identifier, open_catalog
 from truelog.control import event_registry, event_store, lease
 from truelog.control.application import ARCHIVE
 from truelog.schema import event_version

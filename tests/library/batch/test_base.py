@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tests.beds.archived import drop_base
 from tests.library.letters import TOPIC, Letters
-from truelog.archive import archive_reader
+from truelog.archive import reader as archive_reader
 from truelog.batch import base
 from truelog.kernel import merge
 from truelog.kernel.merge import Excluded

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.beds.archived import PER_URL, Archived
 from tests.beds.lab import Lab
 from tests.deadline import deadline, until
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
+from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.batch import log_with_archive
 from truelog.log import topics
 from truelog.log.positions import Positions

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.beds.archived import Archived
-from truelog.archive.archive_reader import Wanted, read_events
+from truelog.archive.reader import Wanted, read_events
 from truelog.batch import shared_events
 from truelog.batch.shared_events import SharedEvents
 from truelog.log.positions import Positions

@@ -13,11 +13,11 @@ from tests.builders.views import a_lag_sample, a_view, merged_to
 from tests.command import answer, truelog
 from tests.scenes.traffic import in_the_log
 from truelog.control.application import ARCHIVE
-from truelog.ingest import generator
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
+from truelog.traffic import generator
 
 pytestmark = pytest.mark.usefixtures("platform")
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from tests.command import truelog
-from truelog.archive.archive_table import ensure_table, open_catalog
+from truelog.archive.table import ensure_table, open_catalog
 from truelog.cli import main
 from truelog.cli.failure import explain
 from truelog.cli.output import Exit

@@ -11,10 +11,10 @@ import pytest
 from tests.beds.archived import MORNING, PER_URL, Archived
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
+from truelog.exports.query import RowQuery
 from truelog.history.as_of import PastView, open_past
 from truelog.log.positions import Positions
 from truelog.reconcile.reconcile import compare
-from truelog.serving.row_query import RowQuery
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput

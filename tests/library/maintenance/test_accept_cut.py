@@ -14,8 +14,8 @@ from confluent_kafka import Message, Producer
 from tests.builders.views import a_view, merged_to
 from tests.deadline import deadline, until
 from tests.library.kafka_cut import lose_end_of_logs
-from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import Progress, ensure_table, identifier, open_catalog
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import Progress, ensure_table, identifier, open_catalog
 from truelog.control import log_cuts
 from truelog.log import topics
 from truelog.log.kafka_reader import messages

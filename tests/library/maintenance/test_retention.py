@@ -18,7 +18,7 @@ from tests.builders.rows import NO_TIME
 from tests.builders.views import forget
 from tests.deadline import until
 from tests.library.kernel.zombie import at, counter, stage_events
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.table import open_catalog
 from truelog.batch import base, partials
 from truelog.control import view_status
 from truelog.kernel import merge

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tests.beds.lab import Lab
 from tests.servers import Environment
 from truelog import Sum, View
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.table import open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions

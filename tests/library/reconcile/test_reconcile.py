@@ -10,7 +10,7 @@ from psycopg import sql
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
 from tests.library.letters import Letters, archive, send
-from truelog.archive import archive_reader
+from truelog.archive import reader as archive_reader
 from truelog.batch.base import Rebuilt
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge

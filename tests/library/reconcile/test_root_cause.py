@@ -8,7 +8,7 @@ from psycopg import sql
 
 from tests.beds.archived import MORNING, Archived
 from tests.beds.lab import Lab
-from truelog.archive.archive_table import identifier, open_catalog
+from truelog.archive.table import identifier, open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions

@@ -16,11 +16,12 @@ from jsonschema import Draft202012Validator
 
 import runtime
 import truelog
-from runtime import airflow, airflow_configuration, collector, kafka, lag, postgresql, s3, ticks
+from runtime import airflow, airflow_configuration, kafka, own_services, postgresql, s3
 from runtime.credentials import LOOPBACK, PORTS
 from runtime.service import Service
 from runtime.services import SERVICES
-from truelog.alerts.alert_receiver import configured
+from truelog.alerts.receiver import configured
+from truelog.services import registry
 from truelog.support.settings import ENVIRONMENT_FILE, PROJECT, Settings
 
 COMPOSE: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())
@@ -125,7 +126,7 @@ def test_every_port_is_on_loopback_at_the_default_number() -> None:
     assert beyond_loopback(COMPOSE) == []
     open_ones = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
     published = {name: [port.split(":")[1] for port in ports] for name, ports in open_ones.items()}
-    expected = {"airflow-api": "airflow"} | {name: name for name in ("kafka", "postgresql", "s3", "collector", "lag")}
+    expected = {"airflow-api": "airflow"} | {name: name for name in ("kafka", "postgresql", "s3", *registry.HTTP)}
     assert published == {name: [str(PORTS[ours])] for name, ours in expected.items()}
 
 
@@ -268,7 +269,7 @@ def test_its_airflow_runs_the_embedded_components_of_the_same_release() -> None:
         assert f"FROM apache/airflow:{version('apache-airflow')}-" in services[each.name]["build"]["dockerfile_inline"]
 
 
-@pytest.mark.parametrize("service", [ticks.SERVICE, collector.SERVICE, lag.SERVICE], ids=lambda each: each.name)
+@pytest.mark.parametrize("service", own_services.OWN, ids=lambda each: each.name)
 def test_it_runs_and_checks_our_own_services_like_the_embedded_platform(service: Service) -> None:
     theirs = COMPOSE["services"][service.name]
     assert theirs["command"] == ["python", *service.command(Settings.model_construct())[1:]]
@@ -286,8 +287,9 @@ def test_they_find_the_other_services(made: Settings, tmp_path: Path, config: st
 def test_containers_use_what_set_up_chose(made: Settings, tmp_path: Path) -> None:
     assert _inside("settings", made, tmp_path / "airflow").airflow_oncall_password == made.airflow_oncall_password
     inside = _inside("truelog", made, tmp_path / "truelog")
-    for service, port in (("collector", inside.collector_port), ("lag", inside.lag_port)):
-        assert COMPOSE["services"][service]["ports"] == [f"{LOOPBACK}:{port}:{port}"]
+    assert inside.services.keys() == registry.HTTP.keys()
+    for service, address in inside.services.items():
+        assert COMPOSE["services"][service]["ports"] == [f"{LOOPBACK}:{address.port}:{address.port}"]
 
 
 RECEIVERS = {"alertmanager_url": "http://alerts:9093", "pagerduty_key": "k", "alert_email": "ann@example.org"}

@@ -12,23 +12,27 @@ from pyspark.sql import functions as F
 from tests.beds.archived import Archived
 from tests.builders.views import a_batch_refusal
 from truelog import Join, Latest, Match, Totals, View, latest
-from truelog.alerts import alert_omissions
+from truelog.alerts import omissions as alert_omissions
 from truelog.batch.rejudge import rebuild_under_reading
 from truelog.control import view_tables
 from truelog.history.explain import explain
 from truelog.history.explanation import Verdict
-from truelog.lag import lag_poll, lag_report
+from truelog.lag import poll as lag_poll
+from truelog.lag import report as lag_report
 from truelog.log.positions import Positions
 from truelog.maintenance import superseded
 from truelog.maintenance.superseded import Version
-from truelog.monitor import health, metrics, stream_report, summary, view_report
 from truelog.reconcile import certificate_store, reconcile_history
 from truelog.reconcile.certificate_verifier import CertificateVerifier, VerificationVerdict
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
-from truelog.serving import batch_views, build_schedule, fallback_policy, serving_status
+from truelog.reports import health, metrics, summary
+from truelog.reports import streams as stream_report
+from truelog.reports import view as view_report
+from truelog.serving import batch_views, build_schedule, fallback_policy
+from truelog.serving import status as serving_status
 from truelog.serving.batch_views import build_batch_view
-from truelog.serving.serving_status import BATCH, ServingStatus
+from truelog.serving.status import BATCH, ServingStatus
 from truelog.support.errors import ArchiveBehind, CodeChanged
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table

@@ -15,8 +15,9 @@ from tests.deadline import deadline, until
 from truelog.control import application, view_status
 from truelog.kernel import merge
 from truelog.reconcile.reconcile import reconcile
-from truelog.serving import fallback, fallback_policy, serving_status
-from truelog.serving.serving_status import BATCH, STREAM
+from truelog.serving import fallback, fallback_policy
+from truelog.serving import status as serving_status
+from truelog.serving.status import BATCH, STREAM
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings

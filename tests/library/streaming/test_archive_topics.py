@@ -16,7 +16,7 @@ from pydantic import Field as Declared
 
 from tests.deadline import deadline, until
 from truelog.archive import accept_loss
-from truelog.archive.archive_table import identifier, open_catalog
+from truelog.archive.table import identifier, open_catalog
 from truelog.control import lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics

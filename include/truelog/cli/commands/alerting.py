@@ -14,7 +14,7 @@ from truelog.cli.times import duration
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.alerts.alert_rules import Alert, Silence
+    from truelog.alerts.rules import Alert, Silence
 
 By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name. By default, your user name.")]
 Lasts = Annotated[str, typer.Option("--for", metavar="DURATION", help="For example 30m, 2h or 1d.")]
@@ -40,8 +40,9 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
         return
     from functools import partial
 
-    from truelog.alerts import alert_scheduler, alert_store
-    from truelog.lag.lag_limits import application_of_reader
+    from truelog.alerts import scheduler as alert_scheduler
+    from truelog.alerts import store as alert_store
+    from truelog.lag.limits import application_of_reader
     from truelog.storage import db_snapshot
 
     with db_snapshot.read_snapshot(Settings()) as connection:
@@ -63,7 +64,7 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
     """Acknowledge an alert. No more reminders are sent for the alert."""
-    from truelog.alerts import alert_store
+    from truelog.alerts import store as alert_store
     from truelog.storage.database import connect
 
     with connect(Settings()) as connection:
@@ -74,7 +75,7 @@ def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
 @app.command()
 def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJson = False) -> None:
     """Silence new alerts that match a pattern, for example during maintenance. Resolutions are still sent."""
-    from truelog.alerts import alert_store
+    from truelog.alerts import store as alert_store
     from truelog.storage.database import connect
 
     end_after = duration(lasts)
@@ -86,7 +87,7 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
 @app.command()
 def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
     """End a silence early. Notifications of open alerts that the silence held back are sent now."""
-    from truelog.alerts import alert_store
+    from truelog.alerts import store as alert_store
     from truelog.storage.database import connect
 
     with connect(Settings()) as connection:

@@ -66,7 +66,7 @@ def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = Fal
     Event versions that only the bucket contains, and replays that only the log contains, are added to the database.
     """
     from truelog.archive.adopt import adopt_event_versions, adopt_newest
-    from truelog.ingest import replay_ledger
+    from truelog.dead_letters import ledger as replay_ledger
 
     def report(adopted: "Adoption") -> None:
         if not as_json:

@@ -44,7 +44,7 @@ def generate(
     rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, social: Share = 0.2, as_json: AsJson = False
 ) -> None:
     """Send synthetic traffic to Kafka. Some events are late, out of order, malformed, or from a wrong clock."""
-    from truelog.ingest import generator
+    from truelog.traffic import generator
 
     result = Generated(secrets.randbelow(2**31) if seed is None else seed)
     records = generator.generate(seed=result.seed, begin=datetime.now(UTC), rate=rate, seconds=seconds, social=social)

@@ -51,8 +51,8 @@ def access_log(file: LogFile, host: Host = "localhost", as_json: AsJson = False)
 
 
 def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
-    from truelog.ingest.access_log import AccessLog, open_log, origin
     from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
+    from truelog.sources.access_log.page_views import AccessLog, open_log, origin
 
     log, result = AccessLog(origin(host), _salt(settings)), Imported()
     with (

@@ -13,7 +13,7 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.lag.lag_report import LagRow
+    from truelog.lag.report import LagRow
 
 Readers = Annotated[
     list[str] | None, typer.Argument(metavar="[VIEW]...", help="Views, or archive. By default, all of these.")
@@ -27,8 +27,8 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
     """
     from truelog.cli.naming import named
     from truelog.control.application import ARCHIVE
-    from truelog.lag import lag_report
-    from truelog.lag.lag_verdict import LagVerdict
+    from truelog.lag import report as lag_report
+    from truelog.lag.verdict import LagVerdict
 
     settings = Settings()
     named(settings, [view for view in views or () if view != ARCHIVE])
@@ -58,7 +58,7 @@ def _with_lag(settings: Settings, views: list[str] | tuple[str, ...]) -> list[st
 
 def _show(rows: "list[LagRow]") -> None:
     """Print the numbers by reader, followed by the reason for each verdict that is not OK."""
-    from truelog.lag import lag_report
+    from truelog.lag import report as lag_report
 
     table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("partition", no_wrap=True)

@@ -11,7 +11,7 @@ from truelog.cli.times import duration, past_time
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.serving.rate_limit_answer import RateLimitAnswer
+    from truelog.limits.rate_answer import RateLimitAnswer
 
 Ip = Annotated[str, typer.Argument(metavar="IP", help="An IPv4 or IPv6 address.")]
 Address = Annotated[
@@ -37,7 +37,7 @@ def check(ip: Ip, at: At = None, as_json: AsJson = False) -> None:
 
     The exit code is 0 if the address may, and 1 if it may not.
     """
-    from truelog.serving import rate_limit_answer
+    from truelog.limits import rate_answer as rate_limit_answer
     from truelog.storage import db_snapshot
 
     address, time = _address(ip), past_time(at) if at else datetime.now(UTC)
@@ -56,7 +56,7 @@ def check(ip: Ip, at: At = None, as_json: AsJson = False) -> None:
 @app.command("set")
 def set_policy(address: Address, most: Most, window: Window, as_json: AsJson = False) -> None:
     """Allow an address, or all addresses without a policy of their own, so many requests in a window."""
-    from truelog.serving.rate_limit import PANE
+    from truelog.limits.rate import PANE
 
     length = duration(window)
     if length % PANE:
@@ -117,7 +117,7 @@ def _decide(topic: str, address: str, verb: str, values: dict[str, Any], as_json
 
 
 def _address(text: str, *, or_all: bool = False) -> str:
-    from truelog.serving import rate_limit
+    from truelog.limits import rate as rate_limit
 
     if or_all and text == rate_limit.ALL:
         return text

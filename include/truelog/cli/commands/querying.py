@@ -14,7 +14,7 @@ from truelog.cli.times import past_time
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.serving.row_query import RowQuery
+    from truelog.exports.query import RowQuery
     from truelog.views.view import View
 
 Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view. `truelog views` lists all views.")]
@@ -72,7 +72,7 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
     time. The time is in UTC. It is the time at which events reached the log, and not the time of the events. A line on
     standard error shows the tick, the positions and the cost. With --json, the answer is one line with all of these.
     """
-    from truelog.serving.row_query import Condition, RowQuery
+    from truelog.exports.query import Condition, RowQuery
 
     settings = Settings()
     named(settings, [view])
@@ -91,7 +91,8 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
 
 
 def _query_present(settings: Settings, view: str, wanted: "RowQuery") -> None:
-    from truelog.serving import row_export, serving_status
+    from truelog.exports import rows as row_export
+    from truelog.serving import status as serving_status
     from truelog.storage import db_snapshot
 
     with db_snapshot.read_snapshot(settings) as connection:
@@ -172,7 +173,7 @@ def positions(as_json: AsJson = False) -> None:
     """Show the position of each view, which is its next offset in each partition, and list any view problems."""
     from truelog.apps import reader_positions
     from truelog.control import view_status
-    from truelog.serving import serving_status
+    from truelog.serving import status as serving_status
     from truelog.storage import db_snapshot
     from truelog.views import catalogue
 
@@ -205,7 +206,7 @@ def views(as_json: AsJson = False) -> None:
     """
     from truelog.apps import reader_positions
     from truelog.control import application
-    from truelog.serving import serving_status
+    from truelog.serving import status as serving_status
     from truelog.storage import db_snapshot
 
     settings = Settings()

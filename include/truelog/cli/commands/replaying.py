@@ -15,8 +15,8 @@ from truelog.cli.times import past_time
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.ingest.dead_letter_store import DeadLetter, LetterFilter
-    from truelog.ingest.replay_ledger import Reservation
+    from truelog.dead_letters.ledger import Reservation
+    from truelog.dead_letters.store import DeadLetter, LetterFilter
 
 TypeName = Annotated[
     str | None, typer.Option("--type", metavar="NAME", help="Only events that name this type, even if it is unknown.")
@@ -50,7 +50,8 @@ def list_letters(
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, newest first, from the archive and the log."""
-    from truelog.ingest import dead_letter_store, replay_ledger
+    from truelog.dead_letters import ledger as replay_ledger
+    from truelog.dead_letters import store as dead_letter_store
     from truelog.storage.database import connect
 
     settings = Settings()
@@ -79,8 +80,10 @@ def list_letters(
 def show(place: Place, as_json: AsJson = False) -> None:
     """Show one dead letter with its bytes, and whether the event is valid now."""
     from truelog.control import event_registry
-    from truelog.ingest import dead_letter_replay, dead_letter_store, replay_ledger
-    from truelog.ingest.event_classifier import Defect
+    from truelog.dead_letters import ledger as replay_ledger
+    from truelog.dead_letters import replay as dead_letter_replay
+    from truelog.dead_letters import store as dead_letter_store
+    from truelog.sources.collector.classifier import Defect
     from truelog.storage.database import connect
 
     settings = Settings()
@@ -113,8 +116,8 @@ def replay(
 ) -> None:
     """Send the dead letters that are valid now. Each is sent once, however often you run this command."""
     from truelog.control import event_registry
-    from truelog.ingest import dead_letter_replay
-    from truelog.ingest.dead_letter_store import LetterStore
+    from truelog.dead_letters import replay as dead_letter_replay
+    from truelog.dead_letters.store import LetterStore
     from truelog.storage.audit_trail import by_hand
 
     settings, chosen = Settings(), _filter(type_name, reason, since)
@@ -157,7 +160,7 @@ def _summary(letter: "DeadLetter", sent: "Reservation | None") -> dict[str, Any]
 
 
 def _filter(event_type: str | None, reason: str | None, since: str | None) -> "LetterFilter":
-    from truelog.ingest.dead_letter_store import LetterFilter
+    from truelog.dead_letters.store import LetterFilter
 
     return LetterFilter(event_type, reason, past_time(since) if since else None)
 
@@ -170,7 +173,7 @@ def _place(text: str) -> tuple[int, int]:
 
 
 def _cursor(text: str | None) -> Any:
-    from truelog.ingest import dead_letter_store
+    from truelog.dead_letters import store as dead_letter_store
     from truelog.support.errors import BadInput
 
     try:

@@ -58,7 +58,7 @@ def _set_desired(name: str, desired: str, as_json: bool) -> None:
 def streams(settings: Settings) -> list[dict[str, Any]]:
     """The health of each application for `truelog status`. If the database does not answer, every state is UNKNOWN."""
     from truelog.control import application
-    from truelog.monitor import health
+    from truelog.reports import health
     from truelog.support.errors import ServiceDown
 
     try:
@@ -94,7 +94,7 @@ def batch_table(views: list[dict[str, Any]]) -> list[Table]:
 
 def unread_input(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """The topics that are suspended and the event files that cannot be used, or nothing if the database is down."""
-    from truelog.monitor import input_report
+    from truelog.reports import input as input_report
     from truelog.support.errors import ServiceDown
 
     try:

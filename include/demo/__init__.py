@@ -1,0 +1,1 @@
+"""The demo, which `make demo` runs: it uses the platform from outside."""

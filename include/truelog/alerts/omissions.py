@@ -1,0 +1,70 @@
+"""Finds views that leave much out: late events, groups with too many inputs, and what came after an old build."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from psycopg import sql
+
+from truelog.alerts.rules import Finding, Observation
+from truelog.storage import db_snapshot
+from truelog.storage.database import Connection
+from truelog.support.durations import in_words
+from truelog.support.settings import Settings
+from truelog.views import catalogue
+
+OMISSION_KINDS = ("late_events_dropped", "groups_oversized", "build_overdue")
+_SIDE = "dropped"
+_DROPPING = """
+    SELECT view, version FROM truelog.deployed JOIN truelog.view USING (view, version)
+    WHERE view = ANY(%s) AND %s = ANY(sides) ORDER BY view
+"""
+_OVERSIZED = """
+    SELECT view, count(*)
+    FROM truelog.deployed JOIN truelog.oversized_group USING (view, version)
+    WHERE view = ANY(%s) GROUP BY view ORDER BY view
+"""
+_OVERDUE = """
+    SELECT view, built_at IS NOT NULL, age, reason FROM truelog.batch_only LEFT JOIN truelog.batch_refusal USING (view)
+    WHERE view = ANY(%s) AND age > %s ORDER BY view
+"""
+
+
+def observe(settings: Settings) -> Observation:
+    """One finding for each view that dropped many events lately, has an oversized group, or was built too long ago."""
+    names = catalogue.view_names(settings.views_folder)
+    with db_snapshot.read_snapshot(settings) as connection:
+        late, oversized = _late_events(settings, connection, names), _oversized_groups(connection, names)
+        return Observation((*late, *oversized, *_overdue_builds(settings, connection, names)))
+
+
+def _late_events(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
+    """One finding for each view that dropped a large share of the events of this hour and the hour before."""
+    views: list[tuple[Any, ...]] = connection.execute(_DROPPING, (names, _SIDE)).fetchall()
+    for view, version in views:
+        query = sql.SQL(
+            "SELECT coalesce(sum(events), 0)::bigint, coalesce(sum(dropped), 0)::bigint FROM {} "
+            "WHERE hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'"
+        ).format(sql.Identifier("state", catalogue.table_name(view, version, _SIDE)))
+        counted: Any = connection.execute(query).fetchone()
+        events, dropped = counted
+        if dropped > settings.alert_dropped_share * events:
+            share = f"{dropped:,} of {events:,} events ({100 * dropped / events:.1f} %)"
+            yield Finding("late_events_dropped", view, f"{share} came too late in this hour and the hour before")
+
+
+def _oversized_groups(connection: Connection, names: list[str]) -> Iterator[Finding]:
+    oversized: list[tuple[Any, ...]] = connection.execute(_OVERSIZED, (names,)).fetchall()
+    for view, number in oversized:
+        yield Finding("groups_oversized", view, f"groups without rows: {number:,}; see `truelog.oversized_group`")
+
+
+def _overdue_builds(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
+    """One finding for each batch-only view that was not built for too long."""
+    overdue: list[tuple[Any, ...]] = connection.execute(_OVERDUE, (names, settings.alert_unbuilt_seconds)).fetchall()
+    for view, *facts in overdue:
+        yield Finding("build_overdue", view, _cause(*facts))
+
+
+def _cause(was_built: bool, age: float, refusal: str | None) -> str:
+    since = f"its last build ended {in_words(age)} ago" if was_built else f"created {in_words(age)} ago and never built"
+    return f"{since}; it cannot be built: {refusal}" if refusal else since

@@ -1,0 +1,196 @@
+"""The archive's tables: one Iceberg table per topic, named after the topic, with every record of the topic.
+
+A row contains a record's coordinates, broker time and raw bytes, and the columns that the event type declares, which
+are decoded once. The archive's positions are a table property, set in the same transaction that appends the rows, so
+neither compaction nor snapshot expiry can lose the positions.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from sqlalchemy.exc import SQLAlchemyError
+
+from truelog.archive.catalog_pointer import (
+    TOPIC_ID,
+    advance_pointer,
+    behind,
+    load_table,
+    read_pointer,
+    require_newest,
+)
+from truelog.archive.schema import arrow_schema
+from truelog.log.positions import Positions
+from truelog.schema.event import EventType
+from truelog.support.errors import CatalogBehind, ServiceDown, TopicRecreated
+from truelog.support.settings import CATALOG, Settings
+
+NAMESPACE = "log"
+
+POSITIONS = "truelog.positions"  # next offset to archive, by partition
+RECORDS = "truelog.records"  # records archived so far, by partition: distinguishes a lost file from a hole in the log
+BEGAN = "truelog.began"  # offset where archiving began, by partition: earlier missing records are not a hole
+EPOCHS = "truelog.leader-epochs"  # the leader epoch in which the position was reached, by partition
+LOST = "truelog.lost"  # accepted losses: ranges that the log dropped before they were archived, by partition
+# By reading of the event type: the first offset of each partition whose typed columns were decoded under that reading.
+READINGS = "truelog.readings"
+
+_PROPERTIES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.retry.num-retries": "20",  # a compaction may conflict with several attempts
+    "commit.manifest-merge.enabled": "true",  # otherwise each commit adds a manifest, which each reader opens
+    # Column bounds in the metadata would copy personal data to a place that erasure does not reach.
+    "write.metadata.metrics.default": "none",
+    "write.metadata.metrics.column.partition": "full",
+    "write.metadata.metrics.column.offset": "full",
+    "write.metadata.metrics.column.broker_time": "full",
+    "write.metadata.metrics.column.log_day": "full",
+}
+
+Offsets = dict[int, int]
+Ranges = dict[int, list[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of one topic's archive, from the table properties."""
+
+    topic_id: str
+    positions: Offsets
+    records: Offsets
+    began: Offsets
+    lost: Ranges = field(default_factory=dict)
+    readings: dict[int, Offsets] = field(default_factory=dict)  # empty in a table from an earlier release
+    epochs: Offsets = field(default_factory=dict, compare=False)  # empty if an earlier release archived
+
+    @staticmethod
+    def of(metadata: TableMetadata) -> "Progress":
+        found = metadata.properties
+        positions, records, began = (_load(found[name]) for name in (POSITIONS, RECORDS, BEGAN))
+        lost = {p: [(a, b) for a, b in ranges] for p, ranges in _load(found[LOST]).items()}
+        readings = {r: {int(p): o for p, o in by.items()} for r, by in _load(found.get(READINGS, "{}")).items()}
+        epochs = _load(found.get(EPOCHS, "{}"))
+        return Progress(found[TOPIC_ID], positions, records, began, lost, readings, epochs)
+
+    def as_properties(self) -> dict[str, str]:
+        return {
+            TOPIC_ID: self.topic_id,
+            POSITIONS: _dump(self.positions),
+            RECORDS: _dump(self.records),
+            BEGAN: _dump(self.began),
+            LOST: _dump(self.lost),
+            READINGS: _dump(self.readings),
+            EPOCHS: _dump(self.epochs),
+        }
+
+
+def open_catalog(settings: Settings) -> Catalog:
+    return load_catalog(CATALOG, **settings.iceberg())
+
+
+def identifier(topic: str) -> str:
+    return f"{NAMESPACE}.{topic}"
+
+
+def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
+    """A topic's table, created if missing and extended by the columns that the event type has gained.
+
+    Raises:
+        CatalogBehind: the bucket has a newer version of the table than the catalog.
+        TopicRecreated: the table contains another topic with this name.
+    """
+    try:
+        table = load_table(catalog, identifier(event_type.name))
+    except NoSuchTableError:
+        _require_new(catalog, event_type.name, topic_id)
+        return _create(
+            catalog, event_type, Progress(topic_id, dict(began), {}, dict(began), readings={event_type.reading: {}})
+        )
+    require_same_topic(table, topic_id)
+    require_newest(table)
+    with table.update_schema() as update:
+        update.union_by_name(arrow_schema(event_type))
+    if missing := {name: value for name, value in _PROPERTIES.items() if name not in table.properties}:
+        with table.transaction() as change:  # an earlier release made the table
+            change.set_properties(missing)
+    advance_pointer(table)
+    return table
+
+
+def _require_new(catalog: Catalog, topic: str, topic_id: str) -> None:
+    """Refuse to create a table that is only missing in the catalog.
+
+    Raises:
+        CatalogBehind: the bucket has a table of this topic.
+    """
+    name = identifier(topic)
+    stored = read_pointer(catalog.properties, catalog.properties["warehouse"].split("/")[2], name)
+    if stored is not None and stored.topic_id in (None, topic_id):
+        raise behind(name, "has no such table", stored.location)
+
+
+def require_same_topic(table: Table, topic_id: str) -> None:
+    """Refuse a recreated topic: its offsets identify other records and must not continue the old offsets."""
+    archived = Progress.of(table.metadata).topic_id
+    if archived != topic_id:
+        name = table.name()[-1]
+        raise TopicRecreated(
+            f"{name} was deleted and recreated: its id is {topic_id} at the broker but {archived} in the archive. "
+            f"Rename the archive's table {identifier(name)} to keep the old records, then start again."
+        )
+
+
+def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
+    """The end of the archive in each partition; a topic that was never archived is left out.
+
+    Raises:
+        ServiceDown: the catalog or the object store does not answer, or the catalog is older than the bucket.
+    """
+    try:
+        with open_catalog(settings) as catalog:
+            return _positions(catalog, topics)
+    except CatalogBehind as refused:
+        raise ServiceDown(f"archive: {refused}") from refused
+    except (OSError, SQLAlchemyError) as failed:
+        why = f"the catalog or the object store did not answer: {failed}; see `truelog status`."
+        raise ServiceDown(f"archive: {why}") from failed
+
+
+def _positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
+    offsets, ids = {}, {}
+    for topic in topics:
+        try:
+            progress = Progress.of(load_table(catalog, identifier(topic)).metadata)
+        except NoSuchTableError:
+            continue
+        offsets[topic], ids[topic] = progress.positions, progress.topic_id
+    return Positions(offsets, ids)
+
+
+def _create(catalog: Catalog, event_type: EventType, progress: Progress) -> Table:
+    catalog.create_namespace_if_not_exists(NAMESPACE)
+    name, properties = identifier(event_type.name), {**_PROPERTIES, **progress.as_properties()}
+    # A re-created topic needs a folder of its own: upkeep removes all files that a table does not know from its folder.
+    own = f"{event_type.name}-{progress.topic_id.replace('/', '_')}"  # an id may contain "//", a path may not
+    folder = f"{catalog.properties['warehouse'].rstrip('/')}/{NAMESPACE}/{own}"
+    made = catalog.create_table_transaction(name, arrow_schema(event_type), folder, properties=properties)
+    with made as transaction, transaction.update_spec() as spec:
+        spec.add_identity("log_day")
+        spec.add_identity("partition")
+    table = catalog.load_table(name)
+    advance_pointer(table)
+    return table
+
+
+def _load(text: str) -> dict[int, Any]:
+    return {int(partition): value for partition, value in json.loads(text).items()}
+
+
+def _dump(by_partition: Mapping[int, object]) -> str:
+    return json.dumps({str(p): by_partition[p] for p in sorted(by_partition)}, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Dead letters: lists them, and replays the ones that have become valid."""

@@ -1,0 +1,1 @@
+"""Truelog's own services: one folder each, with one declaration."""

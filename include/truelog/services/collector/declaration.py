@@ -1,0 +1,15 @@
+"""The collector, which receives events over HTTP."""
+
+from truelog.services.declaration import HEALTH, Http, Route, Service
+from truelog.storage.api_key import Role
+from truelog.support.settings import KafkaUser
+
+EVENTS = Route("POST", "/events", Role.PRODUCER)
+HTTP = Http("Collector", 18080, (EVENTS, HEALTH))
+SERVICE = Service(
+    name="collector",
+    module="truelog.services.collector.service",
+    after=("kafka", "postgresql"),
+    kafka=KafkaUser.COLLECTOR,
+    http=HTTP,
+)

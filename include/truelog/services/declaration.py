@@ -1,0 +1,55 @@
+"""What the platform must know of a service. Each folder of this package declares one service in `declaration.py`.
+
+From a declaration come the supervisor's entry (`runtime.own_services`), the port that set-up chooses
+(`runtime.credentials`), the routes that the service serves (`web`), and parts of the compose file and of other files
+(`runtime.made_files`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from truelog.storage.api_key import Role
+from truelog.support.settings import KafkaUser, Settings
+
+
+@dataclass(frozen=True)
+class Route:
+    """A request that the service answers. Without a role, no API key is needed."""
+
+    method: str
+    path: str
+    role: Role | None = None
+
+
+HEALTH = Route("GET", "/health")  # 200 while the service and the services that it needs are healthy
+METRICS = Route("GET", "/metrics", Role.READER)  # for Prometheus
+
+
+@dataclass(frozen=True)
+class Http:
+    """The HTTP requests that a service answers. One of the routes must be `HEALTH`."""
+
+    label: str  # of its port, for people
+    port: int  # set-up chooses another port if this one is in use
+    routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """How the platform sees that a service is ready, and where people find it."""
+
+    ready: Callable[[Settings], None]  # raises ServiceDown with the reason
+    address: Callable[[Settings], str]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service of Truelog's own. The settings `<name>_host` and `<name>_port` contain its address."""
+
+    name: str  # of its process and its container
+    module: str  # `python -m` runs it
+    after: tuple[str, ...]  # the services that must be ready before it starts
+    kafka: KafkaUser  # the principal as which it uses Kafka
+    http: Http | None = None
+    check: Check | None = None  # of a service without HTTP
+    folders: tuple[str, ...] = ()  # of the checkout, which it reads besides `include`

@@ -1,0 +1,1 @@
+"""The service that watches the platform, whose process is called `lag`."""

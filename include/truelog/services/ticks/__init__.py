@@ -1,0 +1,1 @@
+"""The service that writes ticks, which are the clock of the log."""

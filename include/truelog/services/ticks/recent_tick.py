@@ -1,0 +1,36 @@
+"""Whether the log has a recent tick."""
+
+import time
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # its annotations do not re-export
+
+from truelog.log import topics
+from truelog.log.ticks import TOPIC
+from truelog.schema import event
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+_LATE_SECONDS = 5.0
+
+
+def require_recent_tick(settings: Settings) -> None:
+    """Raise ServiceDown unless the last tick in the log is recent."""
+    broker = topics.client(settings)  # in a variable, because a garbage-collected client gets no response
+    request = {TopicPartition(TOPIC, 0): OffsetSpec.max_timestamp()}  # type: ignore[no-untyped-call]
+    [answer] = broker.list_offsets(request, request_timeout=3).values()
+    try:
+        age = time.time() - answer.result().timestamp / 1000
+    except KafkaException as error:
+        raise ServiceDown(str(error)) from error
+    if age > settings.tick_seconds + _LATE_SECONDS:
+        ends = topics.ends_by_partition(
+            broker, topics.existing_topics(broker).intersection(event.event_names(settings.events_folder))
+        )
+        reasons = " ".join(ends.unknown.values())
+        why = f": a tick needs the end of every partition, and {reasons}" if reasons else ""
+        raise ServiceDown(f"no recent tick{why}")
+
+
+def address(settings: Settings) -> str:
+    return f"{TOPIC} topic at {settings.kafka_bootstrap}"

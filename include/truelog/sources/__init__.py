@@ -1,0 +1,1 @@
+"""What brings records into the log: one folder for each source."""

@@ -1,0 +1,1 @@
+"""Access logs of web servers as a source of page views."""

@@ -1,0 +1,1 @@
+"""The collector's way from a body to records: read the body, parse its events, classify them, send them."""

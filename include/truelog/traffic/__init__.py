@@ -1,0 +1,1 @@
+"""Traffic for demonstrations and tests: events from a seed."""

@@ -1,0 +1,128 @@
+"""The answer about an address: what it reads from the views, by index, and what it says about them."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.beds.lab import Lab
+from tests.builders.views import merged_to
+from truelog.limits import rate_answer as rate_limit_answer
+from truelog.limits.rate import DEFAULT, Block, Policy, Requests, Usage
+from truelog.log.positions import Positions
+from truelog.storage.database import Connection
+from truelog.support.errors import NotSetUp
+from truelog.tables import deploy as table
+from truelog.views import catalogue
+
+AT = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+LIMITED, OTHER = "192.0.2.1", "2001:db8::1"
+
+
+def before(seconds: float) -> datetime:
+    return AT - timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def deployed(lab: Lab) -> Iterator[Connection]:
+    """The two views' tables, empty. What a test writes is rolled back."""
+    with lab.connection.transaction(force_rollback=True):
+        for name in rate_limit_answer.VIEWS:
+            compiled = lab.compiled(name, catalogue.load_view(name))
+            table.deploy_table(lab.connection, compiled)
+            for each in ("state", "batch"):
+                lab.connection.execute(f'TRUNCATE {each}."{compiled.table}"'.encode())
+        yield lab.connection
+
+
+def requested(connection: Connection, address: str | None, **panes: int) -> None:
+    """Count requests in the panes that begin so many seconds before the question: `s30=2`."""
+    rows = [(before(int(seconds[1:])), address, number) for seconds, number in panes.items()]
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO state.request_rates_v1 (pane, ip, requests) VALUES (%s, %s, %s)", rows)
+
+
+def limited(connection: Connection, address: str, policy: tuple[int, int] | None, block: Block | None = None) -> None:
+    connection.execute(
+        "INSERT INTO state.rate_limits_v1 (address, policy_at, policy_deleted, max_requests, window_seconds, "
+        "block_at, block_deleted, blocked_at, blocked_until, reason) "
+        "VALUES (%(address)s, 1, %(removed)s, %(most)s, %(window)s, 1, %(unblocked)s, %(at)s, %(until)s, %(reason)s)",
+        {
+            "address": address,
+            "removed": policy is None,
+            "most": policy and policy[0],
+            "window": policy and policy[1],
+            "unblocked": block is None,
+            "at": AT,
+            "until": block and block.until,
+            "reason": block and block.reason,
+        },
+    )
+
+
+def test_the_usage_of_several_addresses_has_the_panes_of_their_own_windows(deployed: Connection) -> None:
+    requested(deployed, LIMITED, s0=1, s60=2, s70=4)
+    requested(deployed, OTHER, s70=8, s3600=16, s3610=32)
+    requested(deployed, None, s0=64)
+    limited(deployed, LIMITED, (5, 60))
+    found = rate_limit_answer.usages(deployed, [LIMITED, OTHER, "198.51.100.7"], AT)
+    assert found == {
+        LIMITED: Usage(Policy(5, 60), None, (Requests(before(60), 2), Requests(before(0), 1))),
+        OTHER: Usage(DEFAULT, None, (Requests(before(3600), 16), Requests(before(70), 8))),
+        "198.51.100.7": Usage(),
+    }
+
+
+def test_a_later_pane_is_not_read(deployed: Connection) -> None:
+    requested(deployed, LIMITED, s0=1, s30=2)
+    assert rate_limit_answer.usages(deployed, [LIMITED], before(20))[LIMITED].requests == (Requests(before(30), 2),)
+
+
+def test_the_policy_for_all_applies_to_addresses_without_their_own(deployed: Connection) -> None:
+    limited(deployed, "all", (7, 20))
+    limited(deployed, LIMITED, (5, 60))
+    limited(deployed, OTHER, None, Block(before(-60), "scraping"))
+    found = rate_limit_answer.usages(deployed, [LIMITED, OTHER], AT)
+    assert found == {
+        LIMITED: Usage(Policy(5, 60)),
+        OTHER: Usage(Policy(7, 20), Block(before(-60), "scraping")),
+    }
+
+
+def test_an_answer_says_what_it_was_answered_from(deployed: Connection) -> None:
+    requested(deployed, LIMITED, s30=3)
+    limited(deployed, LIMITED, (3, 60))
+    for view, topic in (("request_rates", "page_view"), ("rate_limits", "block")):
+        merged_to(deployed, view, Positions({topic: {0: 7}}, {topic: "an-id"}))
+    found = rate_limit_answer.answer(deployed, LIMITED, AT).as_dict()
+    positions = found.pop("positions")
+    assert positions["request_rates"]["page_view"][0] == positions["rate_limits"]["block"][0] == 7
+    found.pop("age")
+    assert found == {
+        "address": LIMITED,
+        "at": AT,
+        "allowed": False,
+        "why": "policy",
+        "reason": None,
+        "count": 3,
+        "limit": 3,
+        "window_seconds": 60,
+        "resets_at": before(-40),
+        "advisory": True,
+    }
+
+
+def test_the_requests_of_an_address_are_read_by_index(deployed: Connection) -> None:
+    deployed.execute("SET LOCAL enable_seqscan = off")
+    parameters = {"addresses": [LIMITED], "since": [before(3610)], "at": AT}
+    lines = [str(line) for (line,) in deployed.execute(b"EXPLAIN " + rate_limit_answer._REQUESTS.encode(), parameters)]
+    conditions = [line for line in lines if "Index Cond" in line and "ip = " in line]
+    assert len(conditions) == 2, "one for each layer"
+    assert all("pane >" in each and "pane <=" in each for each in conditions), lines
+
+
+def test_views_that_do_not_exist_yet_are_named(lab: Lab) -> None:
+    with lab.connection.transaction(force_rollback=True):
+        lab.connection.execute("DROP VIEW IF EXISTS views.rate_limits CASCADE")
+        with pytest.raises(NotSetUp, match="rate_limits"):
+            rate_limit_answer.usages(lab.connection, [LIMITED], AT)

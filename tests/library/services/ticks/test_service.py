@@ -1,0 +1,105 @@
+"""The tick service survives a crash of the broker."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+
+import psutil
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import runtime
+from tests.deadline import deadline, until
+from tests.laws.naive_clock import Tick, clock
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.schema.decode import decode
+from truelog.schema.event import FUTURE_LIMIT, load_events
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+pytestmark = pytest.mark.own_servers
+
+
+@pytest.fixture
+def ticker(kafka: Settings) -> Iterator[subprocess.Popen[str]]:
+    topics.sync_topics(kafka, load_events())
+    environment = os.environ | {"TRUELOG_TICK_SECONDS": "0.1"}
+    command = [sys.executable, "-m", "truelog.services.ticks.service"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def send_page_view(settings: Settings) -> None:
+    producer = Producer({**settings.kafka(), "acks": "all"})
+    producer.produce("page_view", b"{}", partition=2)
+    assert producer.flush(deadline(30)) == 0
+
+
+def read_ticks(settings: Settings, begin: int) -> list[Tick]:
+    """Every tick in the log from `begin` on, decoded like any other event."""
+    end = topics.end_offsets(settings, ["ticks"]).at("ticks", 0)
+    consumer = Consumer({**settings.kafka(), "group.id": "test"})
+    consumer.assign([TopicPartition("ticks", 0, begin)])
+    messages = consumer.consume(end - begin, timeout=deadline(10))
+    consumer.close()
+    times = pa.array([message.timestamp()[1] for message in messages], pa.timestamp("ms", "UTC"))
+    values = pa.array([message.value() for message in messages], pa.binary())
+    rows = decode(load_events()["ticks"], values, times, FUTURE_LIMIT).to_pylist()
+    assert [row["invalid"] for row in rows] == [None] * (end - begin)
+    return [Tick(n, row["event_time"], Positions.from_json(row["ends"])) for n, row in enumerate(rows, begin)]
+
+
+def wait_for_ticks(settings: Settings, begin: int, more: int) -> list[Tick]:
+    before = topics.end_offsets(settings, ["ticks"]).at("ticks", 0)
+
+    def arrived() -> None:
+        if topics.end_offsets(settings, ["ticks"]).at("ticks", 0) < before + more:
+            raise ServiceDown("not yet")
+
+    until(arrived, 30, f"{more} ticks")
+    return read_ticks(settings, begin)
+
+
+def test_ticks_hold_the_end_of_the_log_and_continue_after_a_crash_of_the_broker(
+    kafka: Settings, ticker: subprocess.Popen[str]
+) -> None:
+    begin = topics.end_offsets(kafka, ["ticks"]).at("ticks", 0)
+    wait_for_ticks(kafka, begin, more=3)
+    send_page_view(kafka)
+    reached = topics.end_offsets(kafka, ["page_view"])
+    ticks = wait_for_ticks(kafka, begin, more=2)
+    assert ticks[-1].ends.only(["page_view"]).offsets == reached.offsets
+    for earlier, later in pairwise(ticks):
+        assert later.time > earlier.time
+        assert later.ends.covers(earlier.ends)
+
+    passed = Positions({**reached.offsets, "ticks": {0: begin + len(ticks)}})
+    assert clock(ticks, passed, ["page_view"]) == ticks[-1].time
+
+    kill_and_wait(kafka)
+    after = wait_for_ticks(kafka, begin, more=3)
+    assert after[: len(ticks)] == ticks
+    assert after[-1].time > ticks[-1].time
+
+    ticker.send_signal(signal.SIGTERM)
+    _, logged = ticker.communicate(timeout=deadline(20))
+    assert ticker.returncode == 0
+    assert "Traceback" not in logged
+
+
+def kill_and_wait(settings: Settings) -> None:
+    [pid] = [state.pid for state in runtime.status(settings) if state.name == "kafka"]
+    psutil.Process(pid).kill()
+
+    def restarted() -> None:
+        [state] = [state for state in runtime.status(settings) if state.name == "kafka"]
+        if state.state != "READY" or state.pid == pid:
+            raise ServiceDown(state.state)
+
+    until(restarted, 60, "Kafka after its kill")
