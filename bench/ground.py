@@ -11,6 +11,7 @@ from psycopg import sql
 
 import runtime
 from tests.scenes.applications import STARTED
+from truelog.measures.registry import sql_functions
 from truelog.reports import health
 from truelog.storage.database import connect
 from truelog.storage.migration import migrate
@@ -34,7 +35,7 @@ def platform(given: Mapping[str, str] | None = None) -> Iterator[Settings]:
     settings = runtime.set_up(home, random_ports=True)
     try:
         runtime.up(settings, SERVICES, tethered=True)
-        migrate(settings)
+        migrate(settings, sql_functions())
         yield settings
     finally:
         for application in STARTED:

@@ -36,6 +36,7 @@ LOADS = {
     "include/runtime/kafka.py": ("include/runtime/kafka-log4j2.properties",),
     "include/truelog/services/registry.py": tuple(sorted(str(each.relative_to(PROJECT)) for each in _DECLARED)),
     "include/truelog/spark/submit.py": ("include/truelog/spark/spark-log4j2.properties",),
+    "include/truelog/measures/registry.py": ("include/truelog/measures/*.sql",),
     "include/truelog/storage/migration.py": ("include/truelog/storage/sql/",),
     "tests/laws/test_golden_certificates.py": ("tests/laws/golden/", "tests/laws/fingerprints.json"),
     "tests/laws/test_golden_digest.py": ("tests/laws/golden/",),

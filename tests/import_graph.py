@@ -9,6 +9,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -72,10 +73,8 @@ class ImportGraph:
         return [each for each in self._trees if each.startswith("tests/") and is_test(each)]
 
     def link(self, node: Node, needed: str) -> None:
-        """Add an edge that no import shows, to a file or to all files of a folder."""
-        self.edges[node] |= {
-            each for each in self._files if each == needed or (needed.endswith("/") and each.startswith(needed))
-        }
+        """Add an edge that no import shows, to a file, to all files of a folder, or to all files of a pattern."""
+        self.edges[node] |= {each for each in self._files if is_one_of(each, needed)}
 
     def paths_from(self, changed: set[str]) -> dict[Node, list[Node]]:
         """For each node that needs a changed file: a shortest chain from the node to the file."""
@@ -222,6 +221,11 @@ class ImportGraph:
 
 def _pairs(node: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
     return ((ast.literal_eval(key), value) for key, value in zip(node.keys, node.values, strict=True) if key)
+
+
+def is_one_of(file: str, needed: str) -> bool:
+    """Whether a file is this file, is in this folder, or matches this pattern."""
+    return fnmatch(file, f"{needed}*" if needed.endswith("/") else needed)
 
 
 def is_test(file: str) -> bool:

@@ -32,6 +32,7 @@ from truelog.control.view_tables import streamed_views
 from truelog.log.positions import Positions
 from truelog.log.topics import end_offsets
 from truelog.reports import health
+from truelog.schema.names import TICKS
 from truelog.storage import db_snapshot
 from truelog.support.errors import RunFailed, ServiceDown
 from truelog.support.files import write_private
@@ -42,7 +43,7 @@ from truelog.traffic import generator
 
 SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1
-TOPICS = (*generator.TOPICS, "ticks")
+TOPICS = (*generator.TOPICS, TICKS)
 PATIENCE = 300  # seconds for each wait, on two cores
 TOP = """
     SELECT coalesce(host, '(no URL)'), page, sum(views)::bigint AS views, round(sum(bytes) / 1e6, 1)

@@ -19,6 +19,7 @@ from psycopg import sql
 
 from runtime.credentials import LOOPBACK
 from runtime.service import Service
+from truelog.measures.registry import sql_functions
 from truelog.storage import api_key
 from truelog.storage.migration import migrate
 from truelog.support.errors import NotSetUp, ServiceDown
@@ -81,7 +82,7 @@ def prepare(settings: Settings) -> None:
         connection.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
     with _admin(settings, settings.database_name) as connection:
         _schemas(connection, settings.database_user)
-    migrate(settings)
+    migrate(settings, sql_functions())
     api_key.store_first_keys(settings)
 
 

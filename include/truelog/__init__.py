@@ -7,46 +7,36 @@ The public API, for the files that declare views and event types. Names load on 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from truelog.measures import registry as _measures
+
 if TYPE_CHECKING:
-    from truelog.measures.measure import First, FirstSeen, Latest, Max, Min, Sum, Value, latest
-    from truelog.measures.sketches import Bloom, Distinct, Quantiles
-    from truelog.schema.derived import Derived
-    from truelog.schema.event import Event, Topic
-    from truelog.schema.quality import Quality
-    from truelog.views.group import Group
-    from truelog.views.join import Join, Match, Totals
-    from truelog.views.lateness import EventWindow, lateness
-    from truelog.views.steps import Steps
-    from truelog.views.view import View
+    from truelog.measures.bloom import Bloom as Bloom
+    from truelog.measures.distinct import Distinct as Distinct
+    from truelog.measures.extremes import Max as Max
+    from truelog.measures.extremes import Min as Min
+    from truelog.measures.first import First as First
+    from truelog.measures.first import FirstSeen as FirstSeen
+    from truelog.measures.latest import Latest as Latest
+    from truelog.measures.latest import latest as latest
+    from truelog.measures.quantiles import Quantiles as Quantiles
+    from truelog.measures.sum import Sum as Sum
+    from truelog.measures.value import Value as Value
+    from truelog.schema.derived import Derived as Derived
+    from truelog.schema.event import Event as Event
+    from truelog.schema.event import Topic as Topic
+    from truelog.schema.quality import Quality as Quality
+    from truelog.views.group import Group as Group
+    from truelog.views.join import Join as Join
+    from truelog.views.join import Match as Match
+    from truelog.views.join import Totals as Totals
+    from truelog.views.lateness import EventWindow as EventWindow
+    from truelog.views.lateness import lateness as lateness
+    from truelog.views.steps import Steps as Steps
+    from truelog.views.view import View as View
 
 __version__ = "0.2.0"
-__all__ = [
-    "Bloom",
-    "Derived",
-    "Distinct",
-    "Event",
-    "EventWindow",
-    "First",
-    "FirstSeen",
-    "Group",
-    "Join",
-    "Latest",
-    "Match",
-    "Max",
-    "Min",
-    "Quality",
-    "Quantiles",
-    "Steps",
-    "Sum",
-    "Topic",
-    "Totals",
-    "Value",
-    "View",
-    "lateness",
-    "latest",
-]
 
-_HOMES = {
+_HOMES = _measures.homes() | {
     "Derived": "truelog.schema.derived",
     "Event": "truelog.schema.event",
     "Topic": "truelog.schema.event",
@@ -55,13 +45,11 @@ _HOMES = {
     "EventWindow": "truelog.views.lateness",
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
+    "latest": "truelog.measures.latest",
     "Steps": "truelog.views.steps",
     **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
-    **dict.fromkeys(
-        ("First", "FirstSeen", "Latest", "Max", "Min", "Sum", "Value", "latest"), "truelog.measures.measure"
-    ),
-    **dict.fromkeys(("Bloom", "Distinct", "Quantiles"), "truelog.measures.sketches"),
 }
+__all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

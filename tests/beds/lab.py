@@ -130,6 +130,14 @@ class Lab:
         in_database = table_hash.hash_table(self.connection, compiled, sql.Identifier("recon", compiled.table))
         return compiled, in_database, table_hash.hash_frame(compiled, compiled.stored(states))
 
+    def totals(self, view: View, drawn: list[list[Record]]) -> tuple[DataFrame, DataFrame]:
+        """The rows of every case: totalled in one step, and added up from the states of its cuts."""
+        by_case = extend_view(self.compiled("totals", view), "case_id", IntegerType())
+        by_cut = extend_view(by_case, "cut", IntegerType())
+        rows = self.transformed(view, drawn).persist()
+        in_parts = by_case.plus(by_cut.totals(rows).drop("cut"))
+        return by_case.stored(by_case.totals(rows)), by_case.stored(in_parts)
+
     @contextmanager
     def _begun(self, name: str, view: View, drawn: list[list[Record]]) -> Iterator[tuple[CompiledView, EventFrames]]:
         """The view with new, empty tables and its ticks, and the events of all cases."""

@@ -42,7 +42,7 @@ from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.log.range_reader import COORDINATES
+from truelog.log.range_reader import PLACE
 from truelog.log.records import EventFrames
 from truelog.reconcile import row_diff
 from truelog.reconcile.row_diff import DiffCounts
@@ -243,7 +243,7 @@ class RealPath:
 def _needed(events: DataFrame, columns: frozenset[str] | None) -> DataFrame:
     if columns is None:
         return events
-    return events.select(*(name for name in events.columns if name in columns or name in COORDINATES.names))
+    return events.select(*(name for name in events.columns if name in columns or name in PLACE.names))
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def test_an_equal_view_passes_and_its_validation_is_stored(judged: Judged) -> No
         "SELECT reconciliation, success, failed, result FROM truelog.validation"
     ).fetchall()
     assert (reconciliation, success, failed) == (made, True, [])
-    outcomes = [each for suite in dict(result)["results"] for each in suite["results"]]  # type: ignore[call-overload]
+    outcomes = [each for suite in dict(result)["results"] for each in suite["results"]]
     assert [each["expectation_config"]["description"] for each in outcomes] == [
         "the streamed table equals its rebuild",
         "as many rows streamed as rebuilt",

@@ -249,7 +249,7 @@ def test_a_crash_loop_pauses_the_application(dags: "DagBag", database: Connectio
     trigger: Any = deferred.value.trigger
     assert type(trigger).__name__ == "DateTimeTrigger"
     [(first,)] = database.execute("SELECT min(launched_at) FROM truelog.launch WHERE application = %s", (NAME,))
-    assert trigger.moment == first + timedelta(seconds=postgresql.deaths_seconds)  # type: ignore[operator]
+    assert trigger.moment == first + timedelta(seconds=postgresql.deaths_seconds)
     with pytest.raises(AirflowFailException, match="The next run tries again"):
         getattr(rest, deferred.value.method_name)({}, {})
     assert len(launches(database)) == postgresql.deaths_allowed

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from truelog.log.positions import Positions
-from truelog.log.ticks import TOPIC
+from truelog.schema.names import TICKS
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ class Tick:
 def clock(ticks: Iterable[Tick], positions: Positions, read: Iterable[str]) -> datetime | None:
     """The clock at `positions` for a reader of these topics; None before the first tick that counts."""
     names = set(read)
-    passed = (tick for tick in ticks if tick.offset < positions.at(TOPIC, 0))
+    passed = (tick for tick in ticks if tick.offset < positions.at(TICKS, 0))
     reached = (tick.time for tick in passed if positions.covers(tick.ends.only(names)))
     return max(reached, default=None)
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import LongType, StringType
 
 from tests.beds.lab import Lab
 from truelog import Bloom
+from truelog.storage.database import read_value
 from truelog.support.errors import BadDeclaration
 
 SMALL = Bloom(capacity=20, error=0.02)  # 192 bits; each value sets 6
@@ -85,8 +86,8 @@ def merged(lab: Lab, parts: list[State]) -> State:
     """The sum of these states, as PostgreSQL merges them, in another order."""
 
     def plus(one: State, other: State) -> State:
-        [(state,)] = lab.connection.execute("SELECT truelog.bloom_plus(%s::bigint[], %s)", (one, other)).fetchall()
-        return state  # type: ignore[return-value]
+        state: State = read_value(lab.connection, "SELECT truelog.bloom_plus(%s::bigint[], %s)", (one, other))
+        return state
 
     return reduce(plus, random.Random(len(parts)).sample(parts, len(parts)))
 

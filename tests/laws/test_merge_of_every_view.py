@@ -88,7 +88,7 @@ class Fed:
         query = sql.SQL("SELECT {start}, corrections, status FROM {view} WHERE {start} IS NOT NULL ORDER BY {key}")
         names = sql.SQL(", ").join(map(sql.Identifier, self.compiled.view.key))
         start, view = sql.Identifier(window.start), sql.Identifier("views", self.compiled.name)
-        return self.lab.connection.execute(query.format(start=start, view=view, key=names)).fetchall()  # type: ignore[return-value]
+        return self.lab.connection.execute(query.format(start=start, view=view, key=names)).fetchall()
 
     def presented(self, relation: str, *columns: str) -> list[tuple[Any, ...]]:
         """These columns of a relation that the view presents, ordered by their values."""
@@ -101,7 +101,7 @@ class Fed:
         """For each row, the time that decides when the row expires."""
         age = sql.Identifier(str(self.compiled.age_column))
         query = sql.SQL("SELECT {} FROM {} ORDER BY 1").format(age, self.table)
-        return [time for (time,) in self.lab.connection.execute(query).fetchall()]  # type: ignore[misc]
+        return [time for (time,) in self.lab.connection.execute(query).fetchall()]
 
     def tick(self, offset: int, time: datetime, ends: Positions) -> None:
         row = (offset, time, time, ends.as_json())

@@ -7,22 +7,21 @@ from dataclasses import replace
 
 import pytest
 from psycopg import sql
-from pyspark.sql.types import DataType, IntegerType
+from pyspark.sql.types import DataType
 
 from tests.beds.lab import Lab, cases
 from tests.beds.real_path import RealPath, real_path
 from tests.laws import views
 from tests.laws.events import Record
-from tests.laws.views import EVERY_MEASURE, IN_STEPS
+from tests.laws.measures import MEASURED, without_law
+from tests.laws.views import EVERY_MEASURE, EXTREMES, IN_STEPS
 from truelog import Sum
 from truelog.batch import rebuild
 from truelog.batch.partial_selection import PartialSelection, select_partials
-from truelog.measures import measure, sketches
 from truelog.schema.event import EventType, load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
-from truelog.tables.compiled_view import extend_view
 
 # A case of this law has other event ids than all other cases. In the laws whose cases share their ids, a Group without
 # copies would contain too few events.
@@ -60,10 +59,7 @@ def path(postgresql: Settings, s3: Settings, spark_session: None) -> Iterator[Re
 
 
 def test_the_laws_cover_every_measure() -> None:
-    values = [*vars(measure).values(), *vars(sketches).values()]
-    existing = {each for each in values if isinstance(each, type) and issubclass(each, measure.Measure)}
-    covered = {type(each) for view in (EVERY_MEASURE, VIEWS["cart"]) for each in view.measures.values()}
-    assert covered == existing - {measure.Measure}
+    assert without_law(MEASURED) == without_law(EXTREMES) == set()
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -129,13 +125,7 @@ def test_the_law_catches_a_rebuild_that_leaves_out_the_rest_of_the_log(
 
 def test_states_add_up_in_spark_as_they_do_in_postgresql(lab: Lab) -> None:
     """A log day's partials are states, which a rebuild adds up in Spark."""
-    compiled = lab.compiled("partials", EVERY_MEASURE)
-    by_case = extend_view(compiled, "case_id", IntegerType())
-    by_cut = extend_view(by_case, "cut", IntegerType())
-    rows = lab.transformed(EVERY_MEASURE, cases(lab.types, EVERY_MEASURE.reads)).persist()
-
-    at_once = by_case.stored(by_case.totals(rows))
-    in_parts = by_case.stored(by_case.plus(by_cut.totals(rows).drop("cut")))
+    at_once, in_parts = lab.totals(EVERY_MEASURE, cases(lab.types, EVERY_MEASURE.reads))
 
     assert at_once.count() > 0
     assert at_once.exceptAll(in_parts).union(in_parts.exceptAll(at_once)).take(3) == []

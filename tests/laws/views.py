@@ -2,56 +2,32 @@
 
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tests.laws.measures import MEASURED, Measured, view_of
 from tests.nightly_cases import nightly_except
-from truelog import Bloom, Distinct, First, FirstSeen, Group, Latest, Max, Min, Quantiles, Steps, Sum, View, latest
+from truelog import (
+    Bloom,
+    Distinct,
+    First,
+    FirstSeen,
+    Group,
+    Latest,
+    Max,
+    Min,
+    Quantiles,
+    Steps,
+    Sum,
+    Value,
+    View,
+    latest,
+)
 from truelog.views import catalogue
 
-
-def _every_measure(page_view: DataFrame) -> DataFrame:
-    """Select a column for each measure. Most column names are SQL keywords."""
-    return page_view.select(
-        F.window("event_time", "1 minute").start.alias("minute"),
-        "browser",
-        F.lit(1).alias("views"),
-        F.col("bytes").alias("end"),
-        (F.col("bytes") % 1000 / F.lit(100).cast("decimal(3,0)")).cast("decimal(12,2)").alias("user"),
-        F.col("url").alias("order"),
-        F.col("response_ms").alias("select"),
-        F.col("visitor_id").alias("group"),
-        F.col("response_ms").alias("table"),
-        F.col("status").alias("primary"),
-        F.struct(F.col("event_time").alias("from"), F.col("language").alias("to")).alias("came"),
-        F.struct(
-            F.col("language").alias("spoken"), F.col("event_time").alias("since"), F.col("status").alias("check")
-        ).alias("seen"),
-        latest("event_time", deleted=F.col("status") == 100, when="url", then="language").alias("last"),
-        F.col("visitor_id").alias("where"),
-    )
-
-
-EVERY_MEASURE = View(
-    reads=("page_view",),
-    transform=_every_measure,
-    key=("minute", "browser"),
-    measures={
-        "views": Sum(),
-        "end": Sum(),
-        "user": Sum(),
-        "order": Min(),
-        "select": Max(),
-        "group": Distinct(),
-        "table": Quantiles(),
-        "primary": Quantiles(error=0.1),
-        "came": First(2),
-        "seen": FirstSeen(3, seen="check"),
-        "last": Latest(),
-        "where": Bloom(capacity=20, error=0.02),
-    },
-)
+EVERY_MEASURE = view_of(MEASURED)
 
 _FLOATS = (float("nan"), -0.0, 0.0, float("inf"), float("-inf"), 5e-324, 1e308, 0.1, None)
 # Text, because PySpark's literals of a datetime go through Java's old calendar.
@@ -68,59 +44,48 @@ def _one_of(seed: str, values: tuple[object, ...], dtype: str) -> Column:
     return F.get(F.array(*(F.lit(value).cast(dtype) for value in values)), number)
 
 
-def _extreme_values(page_view: DataFrame) -> DataFrame:
-    return page_view.select(
-        _one_of("time", _TIMES, "timestamp").alias("time"),
-        _one_of("day", _DATES, "date").alias("day"),
-        _one_of("text", _TEXTS, "string").alias("text"),
-        _one_of("amount", _AMOUNTS, "decimal(10,2)").alias("amount"),
-        _one_of("total", _WHOLES, "bigint").alias("total"),
-        _one_of("low", _FLOATS, "double").alias("low"),
-        _one_of("high", _FLOATS, "float").alias("high"),
-        _one_of("distinct", _FLOATS, "double").alias("distinct"),
-        _one_of("spread", _WHOLES, "bigint").alias("spread"),
-        _one_of("floats", _FLOATS, "double").alias("floats"),
-        _one_of("amounts", _AMOUNTS, "decimal(10,2)").alias("amounts"),
-        _one_of("soonest", _TIMES, "timestamp").alias("soonest"),
-        _one_of("texts", _TEXTS, "string").alias("texts"),
-        _one_of("wholes", _WHOLES, "bigint").alias("wholes"),
-        F.struct(
-            _one_of("odd", _FLOATS, "double").alias("odd"),
-            _one_of("then", _TIMES, "timestamp").alias("then"),
-            _one_of("words", _TEXTS, "string").alias("words"),
-        ).alias("firsts"),
-        F.struct(
-            _one_of("strange", _FLOATS, "double").alias("strange"), _one_of("once", _FLOATS, "double").alias("once")
-        ).alias("seen"),
-        latest(
-            _one_of("order", _FLOATS, "double"),
-            size=_one_of("size", _FLOATS, "float"),
-            until=_one_of("until", _TIMES, "timestamp"),
-            said=_one_of("said", _TEXTS, "string"),
-        ).alias("newest"),
+def _firsts() -> Column:
+    fields = ("odd", _FLOATS, "double"), ("then", _TIMES, "timestamp"), ("words", _TEXTS, "string")
+    return F.struct(*(_one_of(*each).alias(each[0]) for each in fields))
+
+
+def _seen() -> Column:
+    return F.struct(*(_one_of(name, _FLOATS, "double").alias(name) for name in ("strange", "once")))
+
+
+def _newest() -> Column:
+    return latest(
+        _one_of("order", _FLOATS, "double"),
+        size=_one_of("size", _FLOATS, "float"),
+        until=_one_of("until", _TIMES, "timestamp"),
+        said=_one_of("said", _TEXTS, "string"),
     )
 
 
-EXTREME_VALUES = View(
-    reads=("page_view",),
-    transform=_extreme_values,
-    key=("time", "day", "text", "amount"),
-    measures={
-        "total": Sum(),
-        "low": Min(),
-        "high": Max(),
-        "distinct": Distinct(),
-        "spread": Quantiles(),
-        "floats": Quantiles(),
-        "amounts": Quantiles(error=0.001),
-        "soonest": Min(),
-        "texts": Bloom(capacity=3),
-        "wholes": Bloom(capacity=1_000, error=0.0001),
-        "firsts": First(3),
-        "seen": FirstSeen(3, seen="once"),
-        "newest": Latest(),
-    },
-)
+# By the name of the column: each measure with the values that are the hardest for it.
+EXTREMES = {
+    "total": Measured(Sum(), lambda: _one_of("total", _WHOLES, "bigint")),
+    "low": Measured(Min(), lambda: _one_of("low", _FLOATS, "double")),
+    "high": Measured(Max(), lambda: _one_of("high", _FLOATS, "float")),
+    "distinct": Measured(Distinct(), lambda: _one_of("distinct", _FLOATS, "double")),
+    "spread": Measured(Quantiles(), lambda: _one_of("spread", _WHOLES, "bigint")),
+    "floats": Measured(Quantiles(), lambda: _one_of("floats", _FLOATS, "double")),
+    "amounts": Measured(Quantiles(error=0.001), lambda: _one_of("amounts", _AMOUNTS, "decimal(10,2)")),
+    "soonest": Measured(Min(), lambda: _one_of("soonest", _TIMES, "timestamp")),
+    "texts": Measured(Bloom(capacity=3), lambda: _one_of("texts", _TEXTS, "string")),
+    "wholes": Measured(Bloom(capacity=1_000, error=0.0001), lambda: _one_of("wholes", _WHOLES, "bigint")),
+    "firsts": Measured(First(3), _firsts),
+    "seen": Measured(FirstSeen(3, seen="once"), _seen),
+    "newest": Measured(Latest(), _newest),
+    "value": Measured(Value(), lambda: _one_of("value", _FLOATS, "double")),
+}
+_EXTREME_KEY = {
+    "time": (_TIMES, "timestamp"),
+    "day": (_DATES, "date"),
+    "text": (_TEXTS, "string"),
+    "amount": (_AMOUNTS, "decimal(10,2)"),
+}
+EXTREME_VALUES = view_of(EXTREMES, {name: partial(_one_of, name, *each) for name, each in _EXTREME_KEY.items()})
 
 
 def _per_visitor(search: DataFrame, click: DataFrame) -> DataFrame:

@@ -21,7 +21,8 @@ from truelog.archive.audit import Evidence, OffsetGap
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.table import archived_positions, identifier, open_catalog
 from truelog.control import event_registry
-from truelog.log import ticks, topics
+from truelog.log import topics
+from truelog.services.ticks import service as ticks
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
 from truelog.schema.event import load_events

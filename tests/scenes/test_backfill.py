@@ -26,7 +26,8 @@ from truelog.archive import analyst
 from truelog.archive import reader as archive_reader
 from truelog.archive.table import archived_positions, open_catalog
 from truelog.batch.recomputation import DayState
-from truelog.log import ticks, topics
+from truelog.log import topics
+from truelog.services.ticks import service as ticks
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings

@@ -27,8 +27,8 @@ from truelog.archive import log_day
 from truelog.archive import reader as archive_reader
 from truelog.archive.table import archived_positions
 from truelog.control import event_files
-from truelog.kernel.clock import TOPIC as TICKS
 from truelog.log import topics
+from truelog.schema.names import TICKS
 from truelog.storage.database import connect
 from truelog.support.settings import KafkaUser, Settings
 

@@ -31,8 +31,10 @@ from truelog.exports.query import RowQuery
 from truelog.history.as_of import open_past
 from truelog.history.explain import Page, explain
 from truelog.history.explanation import Verdict
-from truelog.log import ticks, topics
+from truelog.log import topics
+from truelog.services.ticks import service as ticks
 from truelog.log.kafka_producer import KafkaSender
+from truelog.schema.names import TICKS
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT
@@ -149,7 +151,7 @@ def require_rows_of_the_past(world: World, archive: Application, batch: Batch, v
     """After further events, the views of a moment ago are what they were then."""
     then, noon = {view: rows(world, view) for view in views}, datetime.now(UTC)
     shop(world, seed=3)
-    ends = topics.end_offsets(world.settings, (*TOPICS, ticks.TOPIC))
+    ends = topics.end_offsets(world.settings, (*TOPICS, TICKS))
     archive.wait(lambda: archived_positions(world.settings, ends.offsets).covers(ends), 60, "the archive")
     for view, expected in then.items():
         with open_past(batch.context, batch.compiled(view), noon) as past:

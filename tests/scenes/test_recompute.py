@@ -24,7 +24,8 @@ from truelog.archive.table import archived_positions
 from truelog.batch import partials
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.recompute import Recomputed
-from truelog.log import ticks, topics
+from truelog.log import topics
+from truelog.services.ticks import service as ticks
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.reconcile_result import ReconcileRequest

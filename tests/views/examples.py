@@ -18,7 +18,7 @@ import pytest
 
 from tests.laws.events import START
 from truelog import View
-from truelog.log.ticks import TOPIC as TICKS
+from truelog.schema.names import TICKS
 from truelog.support import timestamps
 
 WAYS = ("batch", "stream", "shuffled")

@@ -18,7 +18,7 @@ from tests.laws.events import Record
 from tests.laws.with_case import CASE
 from tests.views.examples import WAYS, Example, Relations
 from truelog import Group, View
-from truelog.log.ticks import TOPIC as TICKS
+from truelog.schema.names import TICKS
 from truelog.storage.database import names
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe.compile import SEEN

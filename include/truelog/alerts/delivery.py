@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from truelog.alerts import outbox
 from truelog.alerts.receiver import RECEIVERS
 from truelog.storage.database import Connection, connect
+from truelog.storage.locks import Locks
 from truelog.support.errors import NoticeRefused, ReceiverDown
 from truelog.support.settings import Settings
 
@@ -46,5 +47,5 @@ def deliver(settings: Settings, receiver: str) -> list[str]:
 def _exclusive(settings: Settings, receiver: str) -> Iterator[Connection]:
     """A connection with a lock that blocks other deliveries to the receiver. Each statement is its own transaction."""
     with connect(settings, autocommit=True) as connection:
-        connection.execute("SELECT pg_advisory_lock(hashtextextended('tell ' || %s, 0))", (receiver,))
+        connection.execute(f"SELECT pg_advisory_lock({Locks.DELIVERY})", (receiver,))
         yield connection

@@ -1,7 +1,6 @@
 """Finds views that leave much out: late events, groups with too many inputs, and what came after an old build."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from psycopg import sql
 
@@ -39,28 +38,27 @@ def observe(settings: Settings) -> Observation:
 
 def _late_events(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
     """One finding for each view that dropped a large share of the events of this hour and the hour before."""
-    views: list[tuple[Any, ...]] = connection.execute(_DROPPING, (names, _SIDE)).fetchall()
+    views = connection.execute(_DROPPING, (names, _SIDE)).fetchall()
     for view, version in views:
         query = sql.SQL(
             "SELECT coalesce(sum(events), 0)::bigint, coalesce(sum(dropped), 0)::bigint FROM {} "
             "WHERE hour >= date_trunc('hour', now(), 'UTC') - interval '1 hour'"
         ).format(sql.Identifier("state", catalogue.table_name(view, version, _SIDE)))
-        counted: Any = connection.execute(query).fetchone()
-        events, dropped = counted
+        [(events, dropped)] = connection.execute(query).fetchall()
         if dropped > settings.alert_dropped_share * events:
             share = f"{dropped:,} of {events:,} events ({100 * dropped / events:.1f} %)"
             yield Finding("late_events_dropped", view, f"{share} came too late in this hour and the hour before")
 
 
 def _oversized_groups(connection: Connection, names: list[str]) -> Iterator[Finding]:
-    oversized: list[tuple[Any, ...]] = connection.execute(_OVERSIZED, (names,)).fetchall()
+    oversized = connection.execute(_OVERSIZED, (names,)).fetchall()
     for view, number in oversized:
         yield Finding("groups_oversized", view, f"groups without rows: {number:,}; see `truelog.oversized_group`")
 
 
 def _overdue_builds(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
     """One finding for each batch-only view that was not built for too long."""
-    overdue: list[tuple[Any, ...]] = connection.execute(_OVERDUE, (names, settings.alert_unbuilt_seconds)).fetchall()
+    overdue = connection.execute(_OVERDUE, (names, settings.alert_unbuilt_seconds)).fetchall()
     for view, *facts in overdue:
         yield Finding("build_overdue", view, _cause(*facts))
 

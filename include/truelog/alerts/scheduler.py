@@ -90,10 +90,10 @@ def overdue_sources(connection: Connection, sources: Sequence[Source] = SOURCES)
         ") ORDER BY place",
         ([source.name for source in sources], _OVERDUE),
     )
-    return [str(name) for (name,) in rows.fetchall()]
+    return [name for (name,) in rows.fetchall()]
 
 
 def blind_sources(connection: Connection) -> list[str]:
     """The sources whose last observation failed."""
     rows = connection.execute("SELECT source FROM truelog.alert_source WHERE blind <> '' ORDER BY source")
-    return [str(source) for (source,) in rows.fetchall()]
+    return [source for (source,) in rows.fetchall()]

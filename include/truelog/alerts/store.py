@@ -7,7 +7,6 @@ changes.
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from psycopg.rows import class_row
 
@@ -25,7 +24,8 @@ from truelog.alerts.rules import (
 )
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
+from truelog.storage.locks import Locks
 from truelog.support.errors import BadInput
 
 _ALERT = (
@@ -53,8 +53,8 @@ def resolved_alerts(connection: Connection, limit: int = 200) -> list[Alert]:
 
 def causes(connection: Connection, application_of: Callable[[str], str]) -> dict[str, str]:
     """The cause of each folded alert, by key. `application_of` returns the application of a reader."""
-    row: Any = connection.execute("SELECT now()").fetchone()
-    return effects.causes_of(_alerts(connection, _RECENT, effects.OUTLIVES), row[0], application_of)
+    now = read_value(connection, "SELECT now()")
+    return effects.causes_of(_alerts(connection, _RECENT, effects.OUTLIVES), now, application_of)
 
 
 def open_incidents(connection: Connection, application_of: Callable[[str], str]) -> list[Alert]:
@@ -99,12 +99,11 @@ def add_silence(connection: Connection, pattern: str, duration: timedelta, *, by
             "A silence needs a key pattern and a duration: `truelog alerts silence 'application_down/*' --for 2h`."
         )
     with connection.cursor(row_factory=class_row(Silence)) as cursor:
-        silence = cursor.execute(
+        [silence] = cursor.execute(
             "INSERT INTO truelog.silence (pattern, until, made_by, why) VALUES (%s, now() + %s, %s, %s) "
             "RETURNING pattern, until, made_by AS by, why, id",
             (pattern, duration, by, why),
-        ).fetchone()
-    assert silence is not None  # noqa: S101
+        ).fetchall()
     audit_trail.record_operation(
         connection, OperationKind.SILENCE, pattern, by, f"until {silence.until:%Y-%m-%d %H:%M} UTC: {why}"
     )
@@ -117,12 +116,11 @@ def end_silence(connection: Connection, id_: int, by: str) -> None:
     Raises:
         BadInput: the silence is not active.
     """
-    ended = connection.execute(
-        "UPDATE truelog.silence SET until = now() WHERE id = %s AND until > now() RETURNING pattern", (id_,)
-    ).fetchone()
-    if ended is None:
+    query = "UPDATE truelog.silence SET until = now() WHERE id = %s AND until > now() RETURNING pattern"
+    pattern = read_value(connection, query, (id_,))
+    if pattern is None:
         raise BadInput(f"No silence {id_} is active. `truelog alerts` lists the active silences.")
-    audit_trail.record_operation(connection, OperationKind.UNSILENCE, str(ended[0]), by)
+    audit_trail.record_operation(connection, OperationKind.UNSILENCE, pattern, by)
 
 
 def record_observation(
@@ -130,9 +128,8 @@ def record_observation(
 ) -> None:
     """Store the alerts that result from an observation and the notifications that are due, in one transaction."""
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.alert'))")  # one observation at a time
-        row: Any = connection.execute("SELECT now()").fetchone()
-        now: datetime = row[0]
+        connection.execute(f"SELECT pg_advisory_xact_lock({Locks.ALERTS})")  # one observation at a time
+        now: datetime = read_value(connection, "SELECT now()")
         known = _alerts(connection, _OF_SOURCE, list(source.kinds), SOURCE_DOWN, source.name)
         own = {each.id for each in known}
         others = [each for each in _alerts(connection, _RECENT, effects.OUTLIVES) if each.id not in own]
@@ -181,10 +178,10 @@ def _store(connection: Connection, evaluation: Evaluation) -> int:
             (*values, alert.id),
         )
         return alert.id
-    row = connection.execute(
+    stored: int = read_value(
+        connection,
         "INSERT INTO truelog.alert (cause, opened_at, told_at, gone_at, resolved_at, kind, subject, found_at) "
         "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
         (*values, alert.kind, alert.subject, alert.found_at),
-    ).fetchone()
-    assert row is not None  # noqa: S101
-    return int(str(row[0]))
+    )
+    return stored

@@ -71,7 +71,7 @@ def observe_views(settings: Settings) -> Observation:
     """Check every view that has a table."""
     with db_snapshot.read_snapshot(settings) as connection:
         names = catalogue.view_names(settings.views_folder)
-        rows: list[tuple[Any, ...]] = connection.execute(_COMPARISONS, (names,)).fetchall()
+        rows = connection.execute(_COMPARISONS, (names,)).fetchall()
         statuses = verification_status.verification_statuses(connection, names)
     return observation(settings, [_verification(row, statuses[row[0]]) for row in rows])
 
@@ -111,8 +111,7 @@ def _problems(settings: Settings, checked: ComparisonRecord) -> Iterator[Finding
 def observe_archive(settings: Settings) -> Observation:
     """Check the result and the age of the last archive audit."""
     with db_snapshot.read_snapshot(settings) as connection:
-        row: Any = connection.execute(_AUDIT, (ARCHIVE,)).fetchone()
-    faults, age = row
+        [(faults, age)] = connection.execute(_AUDIT, (ARCHIVE,)).fetchall()
     findings = list[Finding]()
     if faults:
         more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""

@@ -3,32 +3,32 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from truelog.control import application
 from truelog.control.application import ApplicationStatus, Diagnosis
 from truelog.storage.database import Connection
+from truelog.storage.locks import Locks
 from truelog.support.settings import Settings
 
 DEATHS_WINDOW = timedelta(minutes=10)
 _START_LIMIT = timedelta(minutes=3)  # from the start of the application or the platform to the first lease
 
-_LAUNCHES = """
+_LAUNCHES = f"""
     SELECT application, newest.reason, newest.launched_at, (
         SELECT count(*) FROM truelog.launch l WHERE l.application = a.application AND l.launched_at > now() - %s
             AND reason = ANY(%s)
     ), EXISTS (
         SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND (classid::bigint << 32) | objid::bigint = hashtextextended('launch ' || a.application, 0)
+            AND (classid::bigint << 32) | objid::bigint = {Locks.LAUNCH.of("a.application")}
     ), pg_postmaster_start_time(), (
-        SELECT coalesce(array_agg(launched_at ORDER BY launched_at), '{}') FROM truelog.launch l
+        SELECT coalesce(array_agg(launched_at ORDER BY launched_at), '{{}}') FROM truelog.launch l
         WHERE l.application = a.application AND l.launched_at > now() - interval '1 day' AND reason = ANY(%s)
     )
     FROM unnest(%s::text[]) AS a (application) LEFT JOIN LATERAL (
         SELECT reason, launched_at FROM truelog.launch l WHERE l.application = a.application ORDER BY id DESC LIMIT 1
     ) newest ON true
-"""
+"""  # noqa: S608  constants
 
 
 @dataclass(frozen=True)
@@ -81,5 +81,5 @@ def launches(connection: Connection, names: Sequence[str]) -> dict[str, Launches
     """The launches of each named application."""
     deaths = list(application.DEATH_REASONS)
     parameters = (DEATHS_WINDOW, deaths, deaths, list(names))
-    rows: list[tuple[Any, ...]] = connection.execute(_LAUNCHES, parameters).fetchall()
+    rows = connection.execute(_LAUNCHES, parameters).fetchall()
     return {row[0]: Launches(*row) for row in rows}

@@ -29,6 +29,7 @@ from truelog.spark.submit import SPARK, UMASK, job_environment, properties_file,
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
+from truelog.storage.locks import Locks
 from truelog.support.errors import CrashLoop, ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT, Settings
@@ -187,7 +188,7 @@ def application_processes(status: ApplicationStatus) -> list[psutil.Process]:
 def _exclusive(settings: Settings, name: str) -> Iterator[Connection]:
     """A connection that holds a lock, so that only one process at a time starts or stops the application."""
     with connect(settings, autocommit=True) as connection:
-        connection.execute("SELECT pg_advisory_lock(hashtextextended('launch ' || %s, 0))", (name,))
+        connection.execute(f"SELECT pg_advisory_lock({Locks.LAUNCH})", (name,))
         yield connection
 
 
@@ -256,11 +257,11 @@ def _stop(connection: Connection, status: ApplicationStatus, grace: float) -> No
     until(require_stopped, 10, f"the end of {status.application}")
 
 
-_END_LOCK_SESSION = """
+_END_LOCK_SESSION = f"""
     SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)
-"""
+        AND (classid::bigint << 32) | objid::bigint = {Locks.APPLICATION}
+"""  # noqa: S608  constants
 
 
 def _process(status: ApplicationStatus) -> psutil.Process | None:

@@ -14,9 +14,10 @@ from datetime import datetime
 from truelog.apps import reader_positions
 from truelog.control import application, topic_status, view_status
 from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
-from truelog.log import ticks, topics
+from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema import event
+from truelog.schema.names import TICKS
 from truelog.storage import db_snapshot
 from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
@@ -40,8 +41,8 @@ def _work_since(settings: Settings, status: ApplicationStatus, since: datetime) 
     """The time at which work began waiting for the application; None if there is no work."""
     positions, progress_at = _reader_positions(settings, status.application)
     bad = _suspended(settings, status.application)
-    reads = {topic for at in positions for topic in at.offsets} - {ticks.TOPIC} - bad
-    if not (wakes := {ticks.TOPIC, *reads} - bad):
+    reads = {topic for at in positions for topic in at.offsets} - {TICKS} - bad
+    if not (wakes := {TICKS, *reads} - bad):
         return None
     broker = topics.client(settings)
     arrived = topics.first_since(broker, wakes, since)  # 1

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from truelog.log import ticks
 from truelog.log.positions import Positions
-from truelog.storage.database import Connection
+from truelog.schema.names import TICKS
+from truelog.storage.database import Connection, read_value
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class ReaderPosition:
 
 def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, ReaderPosition]:
     """The positions of each view; those of a view without a table contain no topic."""
-    rows: Iterable[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT view, version, reads, topic, partition, topic_id, next_offset FROM "
         "(SELECT view, version, reads FROM truelog.deployed WHERE view = ANY(%s)) deployed "
         "LEFT JOIN truelog.view_position USING (view, version) "
@@ -46,10 +45,10 @@ def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, Re
 def last_merge_at(connection: Connection, names: Iterable[str]) -> datetime | None:
     """The time at which any of these views was merged last."""
     query = "SELECT max(advanced_at) FROM truelog.position WHERE view = ANY(%s)"
-    row: tuple[Any, ...] | None = connection.execute(query, (list(names),)).fetchone()
-    return row[0] if row else None
+    last: datetime | None = read_value(connection, query, (list(names),))
+    return last
 
 
 def without_ticks(at: Positions) -> Positions:
     """The positions without the `ticks` topic, which always has newer records and is not part of the lag."""
-    return at.only(set(at.offsets) - {ticks.TOPIC})
+    return at.only(set(at.offsets) - {TICKS})

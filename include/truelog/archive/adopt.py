@@ -33,6 +33,7 @@ from truelog.archive.table import NAMESPACE, Progress, open_catalog
 from truelog.control import event_registry, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder
+from truelog.measures.registry import sql_functions
 from truelog.storage import bucket
 from truelog.storage.database import connect
 from truelog.storage.migration import migrate
@@ -68,7 +69,7 @@ def adopt_newest(
         Fenced: the archive application is running.
         ArchiveCorrupt: files of a table's newest version are missing from the bucket.
     """
-    migrate(settings)  # the restored database may lack everything
+    migrate(settings, sql_functions())  # the restored database may lack everything
     with connect(settings) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS iceberg")
     archive_lease, done = lease.take_lease(settings, ARCHIVE), list[Adoption]()
@@ -90,7 +91,7 @@ def adopt_event_versions(settings: Settings, *, dry_run: bool = False) -> list[s
     Raises:
         RegistryBehind: the database and the bucket have different versions of an event type.
     """
-    migrate(settings)
+    migrate(settings, sql_functions())
     return event_registry.restore(settings, dry_run=dry_run)
 
 

@@ -27,6 +27,7 @@ from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy import text
 
 from truelog.storage import bucket
+from truelog.storage.locks import Locks
 from truelog.support.errors import CatalogBehind, ServiceDown
 
 PREFIX = "_catalog/"
@@ -146,7 +147,7 @@ def _require_descendant(table: Table, stored: Pointer | None) -> None:
 def _locked(table: Table, name: str) -> Iterator[None]:
     """Exclude other processes that move this pointer. The lock ends with the transaction, even in a crash."""
     with cast(SqlCatalog, table.catalog).engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 1))"), {"name": name})
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({Locks.ARCHIVE_TABLE.of(':name')})"), {"name": name})
         yield
 
 

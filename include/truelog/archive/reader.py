@@ -36,13 +36,14 @@ from truelog.control import event_registry
 from truelog.log.positions import Positions, Range
 from truelog.log.records import decoded, events, in_ranges
 from truelog.schema.event import EventType, EventTypes
+from truelog.schema.names import COORDINATES
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import CATALOG, Settings
 
 _PAUSE_SECONDS = 0.5
 _RAW = "topic string, partition int, offset bigint, broker_time timestamp, value binary"
-_COORDINATES = ("topic", "partition", "offset", "broker_time")
+_PLACE = (*COORDINATES, "broker_time")
 
 # Spark packs files into tasks of at least 16 MB and counts each file as this many bytes or more. With Iceberg's 4 MB,
 # four small files make a task, and each task costs more than its files. A stream's archive consists of small files.
@@ -121,7 +122,7 @@ def read_records(
         scan, progress = _scan(spark, settings, name, wanted)
         typed = F.lit(False) if from_raw else _is_typed(progress, types[name].reading)
         if typed is not None:
-            raw = scan.where(~typed).select(*_COORDINATES, "value")
+            raw = scan.where(~typed).select(*_PLACE, "value")
             parts.append(decoded(raw, types))
         if not from_raw:
             parts.append(_packed(scan if typed is None else scan.where(typed), name, types))
@@ -299,7 +300,7 @@ def _packed(scan: DataFrame, topic: str, types: EventTypes) -> DataFrame:
         F.struct(*_columns(scan, struct)).alias(name) if name == topic else F.lit(None).cast(struct).alias(name)
         for name, struct in structs.items()
     ]
-    return scan.select(*_COORDINATES, "invalid", *packed)
+    return scan.select(*_PLACE, "invalid", *packed)
 
 
 def _columns(scan: DataFrame, struct: StructType) -> list[Column]:

@@ -6,7 +6,7 @@ from truelog.log.range_reader import HEADERS
 from truelog.schema.event import EventType
 
 TIME = pa.timestamp("us", tz="UTC")
-COORDINATES = pa.schema(
+PLACE = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
@@ -27,4 +27,4 @@ LOG_DAY = pa.field("log_day", TIME, nullable=False)  # when the record's log day
 
 def arrow_schema(event_type: EventType) -> pa.Schema:
     """All columns of an archive table, in order; a column that any version declares exists once."""
-    return pa.schema([*COORDINATES, *RAW, *event_type.stored_schema, LOG_DAY])
+    return pa.schema([*PLACE, *RAW, *event_type.stored_schema, LOG_DAY])

@@ -25,12 +25,12 @@ from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts, held_times
 from truelog.archive.schema import LOG_DAY, TIME, arrow_schema
-from truelog.kernel.clock import TOPIC as TICKS
 from truelog.log import range_reader
 from truelog.log.positions import Range
 from truelog.log.valid_tick import tick_ends
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
+from truelog.schema.names import TICKS
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 

@@ -25,7 +25,7 @@ from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
-from truelog.storage.database import connect
+from truelog.storage.database import allow_pauses, connect
 from truelog.support import faults
 from truelog.support.errors import CodeChanged, MeaningChanged, NotMade, Stale
 from truelog.support.settings import Settings
@@ -104,8 +104,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
         lambda: rebuilder.stage_rows(positions),
     )
     with connection.transaction():
-        # Spark may be working between two statements here, but a hung rebuild must not lock the view forever.
-        connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
+        allow_pauses(connection)
         merge.lock(connection, compiled)  # 3
         faults.reach("rejudge.locked")
         final = merge.positions(connection, compiled)

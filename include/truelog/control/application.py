@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from psycopg import sql
 
@@ -144,7 +143,7 @@ def diagnose_inactivity(
 
 def load_status(connection: Connection, application: str) -> ApplicationStatus:
     """The current status of an application. An undeclared application counts as wanted but not running."""
-    row: tuple[Any, ...] | None = connection.execute(SELECT_STATUS, (application,)).fetchone()
+    row = connection.execute(SELECT_STATUS, (application,)).fetchone()
     return ApplicationStatus(*row) if row else ApplicationStatus(application)
 
 
@@ -153,7 +152,7 @@ def unknown_running(connection: Connection, known: Iterable[str]) -> list[str]:
     rows = connection.execute(
         "SELECT application FROM truelog.application_status WHERE alive AND application <> ALL(%s)", (list(known),)
     ).fetchall()
-    return [str(name) for (name,) in rows]
+    return [name for (name,) in rows]
 
 
 def declare(connection: Connection, applications: Iterable[str]) -> None:

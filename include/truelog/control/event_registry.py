@@ -195,7 +195,7 @@ def confirmed_types(settings: Settings) -> EventTypes:
 
 def newest_versions(connection: Connection) -> dict[str, tuple[str, int, int]]:
     """The topic id, reading and version in force of each event type: a cheap way to notice a registration."""
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT DISTINCT ON (event) event, topic_id, reading, version FROM truelog.event_cut ORDER BY event, id DESC"
     ).fetchall()
     return {event: (topic_id, reading, version) for event, topic_id, reading, version in rows}
@@ -226,7 +226,7 @@ def require_known(connection: Connection, types: EventTypes, end: Positions) -> 
     with connection.transaction():
         connection.execute(event_store.SHARED_LOCK)
         # A separate statement, because a statement's snapshot is older than the lock that the statement waits for.
-        rows: list[tuple[Any, ...]] = connection.execute(
+        rows = connection.execute(
             "SELECT event, topic_id, reading, version, first_offsets FROM truelog.event_cut WHERE event = ANY(%s)",
             (list(end.offsets),),
         ).fetchall()

@@ -17,14 +17,15 @@ from truelog.schema import event_version
 from truelog.schema.event_version import Cut, EventHistory
 from truelog.storage import bucket
 from truelog.storage.database import Connection, connect
+from truelog.storage.locks import Locks
 from truelog.support import faults
 from truelog.support.errors import RegistryBehind
 from truelog.support.settings import Settings
 
 FOLDER = "_events"  # in the bucket
-SHARED_LOCK = "SELECT pg_advisory_xact_lock_shared(hashtext('truelog.event_version'))"
+SHARED_LOCK = f"SELECT pg_advisory_xact_lock_shared({Locks.EVENT_VERSIONS})"
 
-_LOCK = "SELECT pg_advisory_lock(hashtext('truelog.event_version'))"  # until the connection closes
+_LOCK = f"SELECT pg_advisory_lock({Locks.EVENT_VERSIONS})"  # until the connection closes
 _REQUESTS = 8  # to the bucket at a time
 
 _Argument = TypeVar("_Argument")
@@ -98,11 +99,11 @@ def load(connection: Connection) -> dict[str, EventHistory]:
     """All event types in the database, by name."""
     with connection.transaction():
         connection.execute(SHARED_LOCK)  # so that all three queries see the same registrations
-        types: list[tuple[Any, ...]] = connection.execute("SELECT event, settings FROM truelog.event_type").fetchall()
-        versions: list[tuple[Any, ...]] = connection.execute(
+        types = connection.execute("SELECT event, settings FROM truelog.event_type").fetchall()
+        versions = connection.execute(
             "SELECT event, version, declaration FROM truelog.event_version ORDER BY version"
         ).fetchall()
-        cuts: list[tuple[Any, ...]] = connection.execute(
+        cuts = connection.execute(
             "SELECT event, topic_id, reading, version, first_offsets FROM truelog.event_cut ORDER BY id"
         ).fetchall()
     return {

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 import psutil
 import psycopg
 
-from truelog.storage.database import Connection, connect, session_name
+from truelog.storage.database import Connection, connect, read_value, session_name
+from truelog.storage.locks import Locks
 from truelog.support.errors import Fenced, LeaseInterrupted
 from truelog.support.settings import Settings
 
@@ -147,30 +148,28 @@ def take_lease(settings: Settings, application: str) -> Lease:
         raise Fenced(f"{application} is already running. Stop that process first, or let it continue.")
     _end_sessions(connection, application)
     incarnation = str(uuid.uuid4())
-    row = connection.execute(
+    epoch = read_value(
+        connection,
         "INSERT INTO truelog.lease AS l (application, epoch, incarnation, host, pid, process_at) "
         "VALUES (%s, 1, %s, %s, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET epoch = l.epoch + 1, incarnation = excluded.incarnation, "
         "host = excluded.host, pid = excluded.pid, "
         "process_at = excluded.process_at, taken_at = now(), batch_at = NULL, code = NULL RETURNING epoch",
         (application, incarnation, socket.gethostname(), os.getpid(), psutil.Process().create_time()),
-    ).fetchone()
-    assert row is not None  # noqa: S101
-    taken = Lease(settings, Holder(application, int(str(row[0])), incarnation), connection, _session(connection))
+    )
+    taken = Lease(settings, Holder(application, epoch, incarnation), connection, _session(connection))
     taken.holder.held.set()
     threading.Thread(target=taken.hold, name="lease", daemon=True).start()
     return taken
 
 
 def _lock(connection: Connection, application: str) -> bool:
-    locked = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (application,)).fetchone()
-    return locked == (True,)
+    return bool(read_value(connection, f"SELECT pg_try_advisory_lock({Locks.APPLICATION})", (application,)))
 
 
 def _session(connection: Connection) -> tuple[object, ...]:
     query = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-    found = connection.execute(query).fetchone()
-    assert found is not None  # noqa: S101
+    [found] = connection.execute(query).fetchall()
     return found
 
 

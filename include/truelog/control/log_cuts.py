@@ -48,7 +48,7 @@ def record_cuts(connection: Connection, cuts: Iterable[Cut], reader: str) -> Non
 
 def open_cuts(connection: Connection) -> list[OpenCut]:
     """The cuts that are not accepted yet, one for each partition."""
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT topic, topic_id, partition, array_agg(log_end ORDER BY log_end, epoch), "
         "array_agg(epoch ORDER BY log_end, epoch), (array_agg(plan) FILTER (WHERE plan IS NOT NULL))[1] "
         "FROM truelog.log_cut WHERE trusted_from IS NULL "

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from truelog.storage.database import Connection
 
@@ -52,7 +51,7 @@ def record_state(connection: Connection, application: str, view: str, version: i
 
 def view_statuses(connection: Connection) -> list[ViewStatus]:
     """The status of every view that an application has reported, by name."""
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT s.view, s.application, s.version, s.state, s.reason, s.since, coalesce(a.alive, false) "
         "FROM truelog.standing AS s LEFT JOIN truelog.application_status AS a USING (application) ORDER BY s.view"
     ).fetchall()

@@ -15,7 +15,7 @@ def _side_names(connection: Connection, view: str, version: int) -> list[str]:
     rows = connection.execute(
         "SELECT unnest(sides) FROM truelog.view WHERE (view, version) = (%s, %s)", (view, version)
     ).fetchall()
-    return [str(side) for (side,) in rows]
+    return [side for (side,) in rows]
 
 
 def diff_tables(connection: Connection, view: str, version: int) -> dict[str, str]:
@@ -42,13 +42,12 @@ def empty_answer(connection: Connection, tables: Sequence[str]) -> None:
 
 def deployed_versions(connection: Connection) -> dict[str, int]:
     """The version of each view that readers see. A view without a table is left out."""
-    rows = connection.execute("SELECT view, version FROM truelog.deployed").fetchall()
-    return {str(view): int(str(version)) for view, version in rows}
+    return dict(connection.execute("SELECT view, version FROM truelog.deployed").fetchall())
 
 
 def batch_only_views(connection: Connection) -> set[str]:
     """The views whose deployed version no stream runs."""
-    return {str(view) for (view,) in connection.execute("SELECT view FROM truelog.batch_only").fetchall()}
+    return {view for (view,) in connection.execute("SELECT view FROM truelog.batch_only").fetchall()}
 
 
 def streamed_views(settings: Settings, connection: Connection) -> list[str]:

@@ -26,7 +26,8 @@ from truelog.sources.collector.classifier import ClassifiedRecord, Defect, Event
 from truelog.sources.collector.parser import parse_event
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, read_value
+from truelog.storage.locks import Locks
 from truelog.support.errors import Fenced, ServiceDown, TopicRefused
 from truelog.support.faults import reach
 from truelog.support.settings import KafkaUser, Settings
@@ -170,8 +171,8 @@ def _note(places: dict[Coordinates, ledger.Place], letter: Coordinates, error: o
 @contextmanager
 def _only_replay(connection: Connection) -> Iterator[None]:
     """Hold the lock that lets only one replay run. The lock ends with its session."""
-    key = "SELECT pg_try_advisory_lock(hashtextextended('truelog.replay', 0))"
-    if connection.execute(key).fetchone() != (True,):
+    key = f"SELECT pg_try_advisory_lock({Locks.REPLAY})"
+    if not read_value(connection, key):
         raise Fenced("another replay is running; wait until it has ended")
     yield
 

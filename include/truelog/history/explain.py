@@ -27,6 +27,7 @@ from truelog.history.row_key import RowKey, parse_key
 from truelog.history.shown_rows import ShownRows, as_data
 from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
+from truelog.schema.names import COORDINATES
 from truelog.spark.cache import cached
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
@@ -163,7 +164,7 @@ def _list_events(trace: Trace, page: Page) -> _Listed:
 
 def _place(events: DataFrame, coordinates: str) -> Column:
     """The place of the event with these coordinates, as a constant."""
-    name = F.concat_ws(":", *(F.col(PLACE)[part] for part in ("topic", "partition", "offset")))
+    name = F.concat_ws(":", *(F.col(PLACE)[part] for part in COORDINATES))
     found = events.where(name == coordinates).collect()
     if not found:
         raise BadInput(f"no event behind the row has the coordinates {coordinates!r}; `earlier` names the next page")

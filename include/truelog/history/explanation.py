@@ -8,8 +8,9 @@ from typing import Any
 
 from truelog.archive.reader import ScanCost
 from truelog.log.positions import Positions
+from truelog.schema.names import COORDINATES
 
-ORDER = ("broker_time", "topic", "partition", "offset")
+ORDER = ("broker_time", *COORDINATES)
 
 
 class Verdict(StrEnum):

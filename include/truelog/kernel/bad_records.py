@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from truelog.kernel.merge import Excluded
 from truelog.kernel.value_error import FAILURES, is_value_error, reason
 from truelog.log.records import Coordinates, EventFrames
+from truelog.schema.names import COORDINATES
 from truelog.tables.compiled_view import CompiledView
 
-_COORDINATES = ("topic", "partition", "offset")
 _MAX_BAD_RECORDS, _MAX_BAD_SHARE = 1_000, 0.01  # more than both mean broken code, not broken records
 _SAMPLE = 24  # if all records of a random sample are bad, more than half of the records are bad
 _INFERRED = "inferred"  # the reason of a span that must be bad, because the rest of a bad span is good
@@ -107,7 +107,7 @@ def unfounded_exclusions(
 
 def _spans(compiled: CompiledView, events: EventFrames) -> list[_Span]:
     """The first and last offsets of each partition, and the number of records."""
-    coordinates = reduce(DataFrame.union, (events[topic].select(*_COORDINATES) for topic in compiled.view.reads))
+    coordinates = reduce(DataFrame.union, (events[topic].select(*COORDINATES) for topic in compiled.view.reads))
     numbers = F.min("offset").alias("first"), F.max("offset").alias("last"), F.count("*").alias("records")
     rows = coordinates.groupBy("topic", "partition").agg(*numbers).collect()
     return [_Span(r.topic, r.partition, r.first, r.last, r.records) for r in rows]

@@ -19,11 +19,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from truelog.log.positions import Positions
 from truelog.log.valid_tick import TickRow, tick_ends
 from truelog.schema.event import FUTURE_LIMIT
+from truelog.schema.names import TICKS
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
 from truelog.tables.compiled_view import CompiledView
 
-TOPIC = "ticks"
+TOPIC = TICKS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = ("offset", "unix_micros(occurred_at) AS time", "unix_micros(broker_time) AS broker_time", "ends")
 _JUDGED = pa.schema([("offset", pa.int64()), ("time", pa.int64()), ("ends", pa.string()), ("counts", pa.bool_())])

@@ -39,7 +39,6 @@ _JAVA_BY_VALUE = (
     "java.time.DateTimeException",
 )
 _DATA_EXCEPTION = "22"  # the class of SQLSTATE
-_LONGEST_REASON = 500  # characters
 
 
 def is_value_error(failure: Exception) -> bool:
@@ -76,4 +75,4 @@ def _is_java_value_error(exception: Any) -> bool:
 
 
 def _line(text: str) -> str:
-    return storable((text.splitlines() or [""])[0][:_LONGEST_REASON])
+    return storable((text.splitlines() or [""])[0])

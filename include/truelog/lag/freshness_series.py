@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from truelog.lag.time_steps import step_numbers
 from truelog.storage.database import Connection
@@ -38,11 +37,11 @@ def freshness_timeline(
     """
     step = max(least, span / STEPS)
     given = {"readers": list(known), "span": span, "step": step}
-    newest: list[tuple[Any, ...]] = connection.execute(_NEWEST, given).fetchall()
+    newest = connection.execute(_NEWEST, given).fetchall()
     shown = [each for each in chosen if each in known] or [reader for reader, _ in newest[:MOST_READERS]]
     found: dict[tuple[str, int], float | None] = {}
     for reader, number, seconds in connection.execute(_COURSE, given | {"readers": shown}).fetchall():
-        found[str(reader), int(str(number))] = seconds if seconds is None else float(str(seconds))
+        found[reader, number] = seconds
     numbers = step_numbers(connection, span, step)
     return FreshnessTimeline(
         step,

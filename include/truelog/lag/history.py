@@ -7,7 +7,7 @@ version of a view starts a new history, because its positions belong to another 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, LiteralString
+from typing import LiteralString
 
 from truelog.lag.unread import Partition
 from truelog.lag.verdict import LagAssessment, LagVerdict, Sample
@@ -78,7 +78,7 @@ def _verdicts_json(reading: ReaderPoll) -> str:
 
 
 def _readings(connection: Connection, select: LiteralString, moment: float) -> Iterator[ReaderPoll]:
-    rows: Iterable[tuple[Any, ...]] = connection.execute(select, (moment,))
+    rows = connection.execute(select, (moment,))
     for reader, version, at, batch_at, partitions, *verdicts in rows:
         samples = {
             (each.pop("topic"), each.pop("partition")): Sample(at=at, batch_at=batch_at, **each) for each in partitions

@@ -26,10 +26,11 @@ from truelog.control.application import ARCHIVE
 from truelog.lag.history import ReaderPoll
 from truelog.lag.unread import Lag, Partition, lags
 from truelog.lag.verdict import Sample
-from truelog.log import ticks, topics
+from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionOffsets
 from truelog.schema import event
+from truelog.schema.names import TICKS
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -78,7 +79,7 @@ def poll_once(
 
     The readers' positions cover only the topics that still exist under the same id.
     """
-    existing = (set(declared) & topics.existing_topics(broker)) - {ticks.TOPIC}
+    existing = (set(declared) & topics.existing_topics(broker)) - {TICKS}
     begins, retention = topics.begins_by_partition(broker, existing), topics.retention_seconds(broker, existing)  # 1
     readers = list_readers(settings)  # 2
     now = time.time()  # a reader at the end has every record that reached the log before the end was read

@@ -48,7 +48,7 @@ class LagTimeline:
 def lag_timeline(connection: Connection, reader: str, span: float, least: float) -> LagTimeline:
     """The lag over the last `span` seconds. A step lasts at least `least` seconds, the interval between two polls."""
     step = max(least, span / STEPS)
-    rows: list[tuple[Any, ...]] = connection.execute(_QUERY, {"reader": reader, "span": span, "step": step}).fetchall()
+    rows = connection.execute(_QUERY, {"reader": reader, "span": span, "step": step}).fetchall()
     samples: dict[tuple[str, int], dict[int, tuple[Any, ...]]] = {}
     for number, topic, partition, *sample in rows:
         samples.setdefault((topic, partition), {})[number] = tuple(sample)

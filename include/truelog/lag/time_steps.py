@@ -1,10 +1,9 @@
 """The steps of a chart over time. Steps have numbers: step `n` begins `n` step lengths after 1970."""
 
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 
 
 def step_numbers(connection: Connection, span: float, step: float) -> range:
     """The numbers of the steps of the last `span` seconds, by the database's clock. A step lasts `step` seconds."""
-    now = connection.execute("SELECT extract(epoch FROM now())::float8").fetchone()
-    last = int(float(str(now[0])) // step) if now else 0
+    last = int(read_value(connection, "SELECT extract(epoch FROM now())::float8") // step)
     return range(last - int(span // step), last + 1)

@@ -75,7 +75,7 @@ def answer(connection: Connection, address: str, at: datetime) -> RateLimitAnswe
         NotSetUp: a view does not exist yet.
     """
     usage = usages(connection, [address], at)[address]
-    rows: list[tuple[Any, ...]] = connection.execute(_POSITIONS, (list(VIEWS),)).fetchall()
+    rows = connection.execute(_POSITIONS, (list(VIEWS),)).fetchall()
     positions = {view: Positions.of_rows(row[1:] for row in group) for view, group in groupby(rows, lambda row: row[0])}
     status = serving_status.serving_statuses(connection)
     ages = [status[view].age for view in VIEWS]
@@ -92,14 +92,12 @@ def usages(connection: Connection, addresses: Iterable[str], at: datetime) -> di
     """
     asked = list(addresses)
     try:
-        rows: list[tuple[Any, ...]] = connection.execute(_LIMITS, ([*asked, ALL],)).fetchall()
+        rows = connection.execute(_LIMITS, ([*asked, ALL],)).fetchall()
         policies = {address: Policy(*policy) for address, *policy, _, _, _ in rows if policy[0] is not None}
         blocks = {address: Block(*block) for address, _, _, is_blocked, *block in rows if is_blocked}
         policy_of = {address: policies.get(address, policies.get(ALL, DEFAULT)) for address in asked}
         since = [at - policy_of[address].window - PANE for address in asked]
-        found: list[tuple[Any, ...]] = connection.execute(
-            _REQUESTS, {"addresses": asked, "since": since, "at": at}
-        ).fetchall()
+        found = connection.execute(_REQUESTS, {"addresses": asked, "since": since, "at": at}).fetchall()
     except UndefinedTable as missing:
         raise NotSetUp(
             f"{' and '.join(VIEWS)} do not both exist yet: a stream creates them when it starts."

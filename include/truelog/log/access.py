@@ -29,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotat
     UserScramCredentialUpsertion,
 )
 
+from truelog.schema.names import TICKS
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
@@ -36,7 +37,7 @@ from truelog.support.wait import until
 _SECONDS = 10.0
 _ITERATIONS = 4096
 # Topics that are not for events: only these principals may write to them.
-_WRITERS = {"ticks": (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,)}
+_WRITERS = {TICKS: (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,)}
 REPLAY_TRANSACTIONS = "truelog-replay"  # the transactional id of replayed dead letters
 _GROUPS = ("truelog", "spark-kafka-")  # prefixes of the consumer groups that Truelog and Spark name
 

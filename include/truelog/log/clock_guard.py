@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import psycopg
+from psycopg.rows import class_row
 from pydantic import ValidationError
 
 from truelog.log import topics
@@ -80,20 +81,19 @@ class ClockGuard:
 
 def store_hold(connection: Connection, newest: datetime, now: datetime) -> HeldClock:
     """Record that the clock is held, and return the hold with its confirmation."""
-    connection.execute(
-        "INSERT INTO truelog.clock_hold (newest, machine) VALUES (%s, %s) "
-        "ON CONFLICT (one) DO UPDATE SET newest = excluded.newest, machine = excluded.machine",
-        (newest, now),
-    )
-    found = load_hold(connection)
-    assert found is not None  # noqa: S101
-    return found
+    with connection.cursor(row_factory=class_row(HeldClock)) as cursor:
+        [hold] = cursor.execute(
+            "INSERT INTO truelog.clock_hold (newest, machine) VALUES (%s, %s) ON CONFLICT (one) DO UPDATE "
+            "SET newest = excluded.newest, machine = excluded.machine RETURNING newest, machine, confirmed",
+            (newest, now),
+        ).fetchall()
+    return hold
 
 
 def load_hold(connection: Connection) -> HeldClock | None:
     """The present hold; None if the clock is not held."""
-    row = connection.execute("SELECT newest, machine, confirmed FROM truelog.clock_hold").fetchone()
-    return HeldClock(*row) if row else None  # type: ignore[arg-type]
+    with connection.cursor(row_factory=class_row(HeldClock)) as cursor:
+        return cursor.execute("SELECT newest, machine, confirmed FROM truelog.clock_hold").fetchone()
 
 
 def confirm_jump(connection: Connection, doer: str) -> HeldClock | None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from truelog.support.errors import TopicRecreated
 
@@ -106,13 +107,13 @@ class Positions:
         return Positions.from_json(json.dumps(offsets), ids)
 
     @staticmethod
-    def of_rows(rows: Iterable[tuple[object, ...]]) -> "Positions":
+    def of_rows(rows: Iterable[tuple[Any, ...]]) -> "Positions":
         """Positions from database rows: topic, partition, next offset, topic id."""
         offsets: dict[str, dict[int, int]] = {}
         ids: dict[str, str] = {}
         for topic, partition, next_offset, topic_id in rows:
-            offsets.setdefault(str(topic), {})[int(str(partition))] = int(str(next_offset))
-            ids[str(topic)] = str(topic_id)
+            offsets.setdefault(topic, {})[partition] = next_offset
+            ids[topic] = topic_id
         return Positions(offsets, ids)
 
     @staticmethod

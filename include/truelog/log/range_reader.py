@@ -22,7 +22,7 @@ from truelog.log.positions import Range
 from truelog.log.topics import PartitionKey
 from truelog.support.errors import ServiceDown
 
-COORDINATES = pa.schema(
+PLACE = pa.schema(
     [
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
@@ -30,7 +30,7 @@ COORDINATES = pa.schema(
         pa.field("broker_time", pa.timestamp("us", "UTC")),
     ]
 )
-RAW = COORDINATES.append(pa.field("value", pa.binary()))
+RAW = PLACE.append(pa.field("value", pa.binary()))
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 WHOLE = RAW.append(pa.field("key", pa.binary())).append(pa.field("headers", HEADERS))
 

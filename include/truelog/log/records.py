@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from truelog.log import range_reader
 from truelog.log.positions import Positions, Range
-from truelog.log.range_reader import COORDINATES
+from truelog.log.range_reader import PLACE
 from truelog.schema.derived import IS_DERIVED
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
@@ -38,7 +38,7 @@ def schema(event_type: EventType) -> StructType:
 
     The metadata of a derived column says so.
     """
-    columns = from_arrow_schema(pa.schema([*COORDINATES, *event_type.arrow_schema]))
+    columns = from_arrow_schema(pa.schema([*PLACE, *event_type.arrow_schema]))
     for name in event_type.derived_names:
         columns[name].metadata = {IS_DERIVED: True}
     return columns
@@ -89,7 +89,7 @@ def _output(types: EventTypes, needed: Columns | None) -> pa.Schema:
     for name in fields.keys() & (needed or {}).keys():
         fields[name] = [each for each in fields[name] if each.name in (needed or {})[name]]
     structs = [pa.field(name, pa.struct(each)) for name, each in fields.items() if each]
-    return pa.schema([*COORDINATES, pa.field("invalid", pa.string()), *structs])
+    return pa.schema([*PLACE, pa.field("invalid", pa.string()), *structs])
 
 
 def events(records: DataFrame, types: EventTypes) -> EventFrames:
@@ -100,7 +100,7 @@ def events(records: DataFrame, types: EventTypes) -> EventFrames:
 def _events_of_topic(records: DataFrame, topic: str) -> DataFrame:
     """The valid events of a topic. The alias distinguishes the struct column from an archive table of the same name."""
     valid = records.alias("record").where(f"topic = '{topic}' AND invalid IS NULL")
-    return valid.select(*COORDINATES.names, *([f"record.{topic}.*"] if topic in records.columns else []))
+    return valid.select(*PLACE.names, *([f"record.{topic}.*"] if topic in records.columns else []))
 
 
 def from_position(by_topic: EventFrames, position: Positions, begin: Positions) -> EventFrames:
@@ -149,7 +149,7 @@ def _decode(batch: pa.RecordBatch, event_type: EventType, output: pa.Schema) -> 
     """Decode raw records of one topic into the columns of `output`, each by the version in force at its offset."""
     fields = list(output.field(event_type.name).type) if event_type.name in output.names else []
     events = judge(event_type, batch, [each.name for each in fields])
-    columns = {name: batch.column(name) for name in COORDINATES.names}
+    columns = {name: batch.column(name) for name in PLACE.names}
     columns["invalid"] = events.column("invalid")
     if fields:
         typed = [events.column(each.name) for each in fields]

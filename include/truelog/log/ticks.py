@@ -10,4 +10,3 @@ A tick is an ordinary event (`include/events/ticks.py`). `occurred_at` is the ti
 PostgreSQL reads it as jsonb, and Spark reads it with `from_json(ends, 'map<string,map<int,bigint>>')`.
 """
 
-TOPIC = "ticks"

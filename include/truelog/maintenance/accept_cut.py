@@ -128,7 +128,7 @@ def _progress(settings: Settings, cut: OpenCut) -> Progress | None:
 def _plan(
     settings: Settings, broker: AdminClient, connection: Connection, cut: OpenCut, archive: Progress | None
 ) -> Plan:
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT view, next_offset, leader_epoch FROM truelog.position WHERE topic_id = %s AND partition = %s",
         (cut.topic_id, cut.partition),
     ).fetchall()

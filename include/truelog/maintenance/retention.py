@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.support.settings import Settings
 
 _PORTION = 10_000  # rows deleted in one transaction, so that no reader or writer waits for long
@@ -114,9 +114,8 @@ def _delete_portion(connection: Connection, table: str, rule: Expiring, seconds:
     ).format(table=sql.Identifier("truelog", table), column=sql.Identifier(rule.column), kept=sql.SQL(rule.kept))
     if table != "launch":
         return connection.execute(old, (seconds, _PORTION)).rowcount
-    row = connection.execute(_counting_launches(old), (seconds, _PORTION)).fetchone()
-    assert row is not None  # noqa: S101
-    return int(str(row[0]))
+    deleted: int = read_value(connection, _counting_launches(old), (seconds, _PORTION))
+    return deleted
 
 
 def _counting_launches(delete: sql.Composed) -> sql.Composed:

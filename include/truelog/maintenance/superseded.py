@@ -64,7 +64,7 @@ def drop_superseded(settings: Settings) -> list[Version]:
 
 def _superseded(connection: Connection, keep_seconds: float) -> list[Version]:
     rows = connection.execute(_SUPERSEDED, {"seconds": keep_seconds}).fetchall()
-    return [Version(str(view), int(str(version))) for view, version in rows]
+    return [Version(view, version) for view, version in rows]
 
 
 def _drop(settings: Settings, connection: Connection, version: Version) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from truelog.kernel import clock
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.tables.compiled_view import CompiledView
 from truelog.views.catalogue import table_name
 
@@ -82,8 +82,6 @@ def _positions(connection: Connection) -> list[tuple[Any, ...]]:
 def _needed(connection: Connection, offsets: dict[str, dict[str, int]], ids: dict[str, str], run: bool) -> _Need:
     positions = Positions({topic: {int(p): o for p, o in by.items()} for topic, by in offsets.items()}, ids)
     now = clock.at(connection, positions, set(ids) - {clock.TOPIC})
-    found = connection.execute(
-        'SELECT coalesce(min("offset"), 0) FROM truelog.tick WHERE topic_id = %s AND time = %s', (ids[clock.TOPIC], now)
-    ).fetchone()
-    assert found is not None  # noqa: S101
-    return ids[clock.TOPIC], int(str(found[0])), None if run else positions.at(clock.TOPIC, 0)
+    query = 'SELECT coalesce(min("offset"), 0) FROM truelog.tick WHERE topic_id = %s AND time = %s'
+    first = read_value(connection, query, (ids[clock.TOPIC], now))
+    return ids[clock.TOPIC], first, None if run else positions.at(clock.TOPIC, 0)

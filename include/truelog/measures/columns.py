@@ -48,10 +48,11 @@ _LONGEST_CHARACTER = 4  # bytes, in UTF-8
 
 
 class ColumnTypes:
-    """Groups of types: the types that a key column may have, and the types with an order."""
+    """Groups of types: the types that a key column may have, the types with an order, and whole numbers."""
 
     KEY = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, DateType, TimestampType, DecimalType)
     ORDERED = (*KEY, FloatType, DoubleType)
+    WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
 def sql_type(dtype: DataType) -> str:

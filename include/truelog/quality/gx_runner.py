@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from truelog.quality import gx_docs
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def save_validation(
     )
     page = gx_docs.render_page(title, plain)
     with connection.transaction():
-        [(number,)] = connection.execute(query, list(row.values())).fetchall()
-        gx_docs.store_page(settings, int(str(number)), page)
+        gx_docs.store_page(settings, read_value(connection, query, list(row.values())), page)
 
 
 def _checkpoint(settings: Settings, subject: str, rules: Sequence[ValidationRule]) -> "Checkpoint":

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from psycopg.rows import class_row
 
 from truelog.schema.quality import QualityMetric
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 
 _COLUMNS = "id, event, day, success, failed, run, finished_at"
 
@@ -79,12 +78,12 @@ def day_metrics(connection: Connection, event: str, day: datetime) -> list[Quali
 
 def latest_validation(connection: Connection, run: str, subject: str) -> int | None:
     """The id of the run's newest validation of a view or an event type."""
-    row: Any = connection.execute(
+    found: int | None = read_value(
+        connection,
         "SELECT max(v.id) FROM truelog.validation v LEFT JOIN truelog.reconciliation r ON r.id = v.reconciliation "
         "WHERE (v.run, v.event) = (%(run)s, %(subject)s) OR (r.run, r.view) = (%(run)s, %(subject)s)",
         {"run": run, "subject": subject},
-    ).fetchone()
-    found: int | None = row[0]
+    )
     return found
 
 

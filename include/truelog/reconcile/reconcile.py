@@ -55,7 +55,6 @@ from truelog.tables.table_hash import BucketHash, TableHash
 
 _SAMPLE = 100  # maximum number of differing rows stored with the result; the counts cover all differing rows
 _AT_ONCE = 4  # views that are compared side by side
-_REASON = 500  # maximum length of a stored reason in characters
 
 log = logging.getLogger("truelog.reconcile")
 
@@ -205,7 +204,7 @@ def _rebuild_since_base(rebuilder: Rebuilder, positions: Positions) -> tuple[Reb
         log.warning("the base of %s is made again", rebuilder.compiled.name, exc_info=True)
         base.forget(rebuilder.connection, rebuilder.compiled)
         about = str(error) if isinstance(error, TruelogError) else f"{type(error).__name__}: {error}"
-        return None, storable(f"the base could not be used and is made again: {about}"[:_REASON])
+        return None, storable(f"the base could not be used and is made again: {about}")
 
 
 def _is_usable(rebuilder: Rebuilder, certified: Certificate, positions: Positions) -> bool:
@@ -384,9 +383,7 @@ def refused_result(
     text = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"
     causes = () if isinstance(view, str) else _causes(settings, view, reason)
     with connect(settings, autocommit=True) as connection:
-        return save(
-            connection, ReconcileResult(name, version, at, reason=storable(text[:_REASON]), causes=causes), request
-        )
+        return save(connection, ReconcileResult(name, version, at, reason=storable(text), causes=causes), request)
 
 
 def _causes(settings: Settings, compiled: CompiledView, reason: Exception | str) -> tuple[dict[str, Any], ...]:

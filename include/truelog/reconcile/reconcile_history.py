@@ -184,7 +184,7 @@ def _rows_of(connection: Connection, side: str, table: str) -> Iterator[Differin
         cursor.itersize = _FETCH_ROWS
         cursor.execute(query)
         for streamed, rebuilt, cause in cursor:
-            yield DifferingRow(streamed, rebuilt, cause, side)  # type: ignore[arg-type]
+            yield DifferingRow(streamed, rebuilt, cause, side)
 
 
 def _columns(connection: Connection, reconciliation: Reconciliation, rows: Sequence[DifferingRow]) -> list[str]:

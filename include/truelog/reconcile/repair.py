@@ -28,7 +28,7 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
-from truelog.storage.database import Connection, names
+from truelog.storage.database import Connection, allow_pauses, names
 from truelog.support.errors import Stale
 from truelog.support.settings import Settings
 from truelog.tables import kinds, stage
@@ -84,8 +84,7 @@ def _locked(rebuilder: Rebuilder) -> Iterator[None]:
     """A transaction that holds the view's merge lock."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
     with connection.transaction():
-        # Spark is working between two statements here, but a hung repair must not lock the view forever.
-        connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
+        allow_pauses(connection)
         merge.lock(connection, compiled)
         rebuilder.require_reading()
         yield

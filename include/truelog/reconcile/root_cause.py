@@ -30,7 +30,6 @@ from truelog.archive.reader import Wanted
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock
 from truelog.log.positions import Positions, Range
-from truelog.measures.measure import Sum
 from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import (
     Cause,
@@ -214,7 +213,7 @@ class _Investigation:
     def _nonnegative_sums(self, added: DataFrame) -> list[str]:
         """The measures that sum only whole, nonnegative numbers."""
         compiled = self.compiled
-        sums = [name for name, measure in compiled.view.measures.items() if isinstance(measure, Sum)]
+        sums = [name for name, measure in compiled.view.measures.items() if measure.is_additive]
         whole = [name for name in sums if compiled.measure_columns[name] in ("bigint", "numeric(38,0)")]
         if not whole:
             return []

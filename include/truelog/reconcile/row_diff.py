@@ -12,6 +12,7 @@ from typing import Any
 from psycopg import sql
 
 from truelog.storage.database import Connection, definitions, names
+from truelog.storage.locks import Locks
 from truelog.tables import table_hash
 from truelog.tables.compiled_view import CompiledView
 
@@ -61,7 +62,7 @@ def find_differences(connection: Connection, compiled: CompiledView) -> DiffCoun
 
 def lock_comparisons(connection: Connection, table: str) -> None:
     """Block other comparisons of the table until this connection closes, because its copies have fixed names."""
-    connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (f"reconcile {table}",))
+    connection.execute(f"SELECT pg_advisory_lock({Locks.COMPARISON})", (table,))
 
 
 def clear_differences(connection: Connection, compiled: CompiledView) -> None:

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.archive.reader import require_archived
-from truelog.archive.schema import COORDINATES, RAW
+from truelog.archive.schema import PLACE, RAW
 from truelog.archive.table import Progress, identifier, open_catalog
 from truelog.control import event_registry
 from truelog.log.positions import Range
@@ -19,7 +19,7 @@ from truelog.schema.event_version import judge, versions_below
 from truelog.support.errors import ArchiveBehind, BadInput, ServiceDown
 from truelog.support.settings import Settings
 
-_COLUMNS = (*COORDINATES.names, *RAW.names)
+_COLUMNS = (*PLACE.names, *RAW.names)
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,6 @@ def _record(event_type: EventType, topic_id: str, found: pa.Table) -> ArchivedRe
 def _as_logged(found: pa.Table) -> pa.RecordBatch:
     """The record with the types that decoding expects, which pyiceberg's reader may widen."""
     types = {"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()} | {
-        "broker_time": COORDINATES.field("broker_time").type
+        "broker_time": PLACE.field("broker_time").type
     }
     return pa.RecordBatch.from_pydict({name: found[name].combine_chunks().cast(type_) for name, type_ in types.items()})

@@ -13,15 +13,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from truelog.measures.measure import Latest
 from truelog.reports.declared_view import declared_view
+from truelog.schema.names import COORDINATES
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables.side_tables import side_tables
 from truelog.views import catalogue
 from truelog.views.group import INPUTS, Group
-from truelog.views.steps import COORDINATES
 from truelog.views.view import View
 
 _SECONDS = 1.0  # for the search in all views, because the tables have no index on coordinates
@@ -106,7 +105,7 @@ def record_readers(settings: Settings, place: Place) -> list[RecordReader]:
 
 def skipped_records(connection: Connection, view: str | None, limit: int) -> list[SkippedRecord]:
     """The records that deployed versions of views skip, the newest first."""
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         'SELECT view, version, topic, partition, "offset", error FROM truelog.exclusion '
         "JOIN truelog.deployed USING (view, version) WHERE view = coalesce(%s, view) "
         'ORDER BY noticed_at DESC, view, topic, partition, "offset" LIMIT %s',
@@ -124,7 +123,7 @@ def _reading(settings: Settings, topic: str) -> Iterator[tuple[str, View]]:
 
 def _positions(connection: Connection, place: Place) -> dict[str, tuple[int, int]]:
     """The deployed version of each view, and its next offset in the record's partition."""
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT d.view, d.version, coalesce(next_offset, 0) FROM truelog.deployed d LEFT JOIN truelog.position p "
         "ON (p.view, p.version, topic, partition) = (d.view, d.version, %s, %s)",
         (place.topic, place.partition),
@@ -133,7 +132,7 @@ def _positions(connection: Connection, place: Place) -> dict[str, tuple[int, int
 
 
 def _skipped_at(connection: Connection, place: Place) -> list[SkippedRecord]:
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         'SELECT view, version, topic, partition, "offset", error FROM truelog.exclusion '
         'WHERE (topic, partition, "offset") = (%s, %s, %s)',
         (place.topic, place.partition, place.offset),
@@ -152,7 +151,7 @@ def _named(
         try:
             with connection.transaction():
                 connection.execute(sql.SQL("SET LOCAL statement_timeout = {}").format(sql.Literal(left)))
-                rows: list[tuple[Any, ...]] = connection.execute(query, vars(place)).fetchall()
+                rows = connection.execute(query, vars(place)).fetchall()
         except psycopg.errors.QueryCanceled:
             return Search.TOO_SLOW, keys
         except psycopg.errors.UndefinedTable:
@@ -164,7 +163,7 @@ def _named(
 def _queries(name: str, version: int, view: View) -> Iterator[KeyQuery]:
     """A query for each table that stores coordinates."""
     for side, table in {"": view, **side_tables(view)}.items():
-        stored = [f"{measure}_" for measure, kind in table.measures.items() if isinstance(kind, Latest)]
+        stored = [f"{measure}_" for measure, kind in table.measures.items() if kind.keeps_one_event]
         if isinstance(view, Group) and side == INPUTS:
             stored, key = [""], view.by
         else:

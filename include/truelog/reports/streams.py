@@ -7,7 +7,6 @@ archive.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from truelog.apps import launch_history, launcher
 from truelog.apps.launch_history import Launches
@@ -143,7 +142,7 @@ def _state(status: ViewStatus) -> tuple[str, str, datetime | None]:
 
 
 def _launches(connection: Connection) -> dict[str, LaunchReport]:
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT DISTINCT ON (application) application, launched_at, reason, wish, "
         "count(*) FILTER (WHERE launched_at > now() - interval '1 day') OVER (PARTITION BY application) "
         "FROM truelog.launch ORDER BY application, id DESC"

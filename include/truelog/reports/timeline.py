@@ -5,7 +5,6 @@ The timeline answers the first question of an incident: what changed before it?
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from truelog.storage.database import Connection
 
@@ -45,5 +44,5 @@ class Occurrence:
 
 def occurrences(connection: Connection, span: timedelta) -> list[Occurrence]:
     """What happened, or lasted, within the last `span`, newest first."""
-    rows: list[tuple[Any, ...]] = connection.execute(_OCCURRENCES, (span, _LIMIT)).fetchall()
+    rows = connection.execute(_OCCURRENCES, (span, _LIMIT)).fetchall()
     return [Occurrence(*row) for row in rows]

@@ -215,7 +215,7 @@ def _source(event: EventType) -> SourceTopic:
 
 def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, ViewTable]]:
     """The tables of all versions, the deployed version last."""
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT view, version, made_at, pg_total_relation_size(c.oid), nullif(c.reltuples, -1)::bigint, "
         "(SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (v.view, v.version)) "
         "FROM truelog.view v LEFT JOIN pg_class c ON c.oid = to_regclass("
@@ -227,7 +227,7 @@ def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, Vie
 
 
 def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, LatestComparison]:
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT DISTINCT ON (view) view, id, verdict, finished_at "
         "FROM (SELECT view, version FROM truelog.deployed WHERE view = ANY(%s)) newest "
         "JOIN truelog.reconciliation USING (view, version) ORDER BY view, id DESC",

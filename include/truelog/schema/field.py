@@ -16,6 +16,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -31,7 +32,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 COLUMN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 # Columns that the platform adds to an event in its tables and frames.
-RESERVED = frozenset({"event_time", "invalid", "topic", "partition", "offset", "broker_time", "log_day"})
+RESERVED = frozenset({"event_time", "invalid", *COORDINATES, "broker_time", "log_day"})
 RESERVED |= {"key", "headers", "value", "erased"}
 
 

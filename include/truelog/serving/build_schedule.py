@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -35,7 +34,7 @@ class BuildStatus:
 
 def build_statuses(settings: Settings, connection: Connection, views: Iterable[str]) -> dict[str, BuildStatus]:
     """The status of each of these views that is batch-only and has a table."""
-    rows: list[tuple[Any, ...]] = connection.execute(_BUILDS, (list(views),)).fetchall()
+    rows = connection.execute(_BUILDS, (list(views),)).fetchall()
     following = next_build(settings, datetime.now(UTC))
     return {view: BuildStatus(view, built_at, as_of, reason, following) for view, built_at, as_of, reason in rows}
 

@@ -11,7 +11,6 @@ on demand.
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from truelog.control import application
 from truelog.control.view_tables import empty_answer, lock_answer, tables_of
@@ -51,7 +50,7 @@ def views_due(settings: Settings) -> list[str]:
     with connect(settings, autocommit=True) as connection:
         drop_unneeded_fallbacks(connection)
         parameters = {"known": known, "files": files, "seconds": settings.batch_answer_seconds}
-        due: list[tuple[Any, ...]] = connection.execute(_DUE, parameters).fetchall()
+        due = connection.execute(_DUE, parameters).fetchall()
         names = [view for view, *_ in due]
         connection.execute(_FORGET_REFUSALS, (names,))
         candidates = [(view, version, reads) for view, version, reads, refused in due if not refused]
@@ -110,7 +109,7 @@ def is_known_wrong(connection: Connection, view: str, version: int) -> bool:
 
 def drop_unneeded_fallbacks(connection: Connection) -> list[str]:
     """Drop fallbacks that no reader gets, because the stream has caught up or readers see another version."""
-    stored: list[tuple[Any, ...]] = connection.execute("SELECT view, version FROM truelog.batch_answer").fetchall()
+    stored = connection.execute("SELECT view, version FROM truelog.batch_answer").fetchall()
     return [view for view, version in stored if _drop_unneeded(connection, view, version)]
 
 

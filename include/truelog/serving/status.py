@@ -38,10 +38,8 @@ class ServingStatus:
 
 def serving_statuses(connection: Connection) -> dict[str, ServingStatus]:
     """The status of every view that has a table."""
-    rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT view, layer, as_of, age, reason FROM truelog.answer ORDER BY view"
-    ).fetchall()
-    return {str(row[0]): ServingStatus(*row) for row in rows}
+    rows = connection.execute("SELECT view, layer, as_of, age, reason FROM truelog.answer ORDER BY view").fetchall()
+    return {row[0]: ServingStatus(*row) for row in rows}
 
 
 def serving_fields(status: ServingStatus | None) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 import psycopg
 
@@ -89,9 +88,7 @@ def store_first_keys(settings: Settings) -> None:
 
 def list_keys(connection: Connection) -> list[KeyEntry]:
     """All keys in order of their names, including revoked keys."""
-    rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT name, role, made_at, revoked_at FROM truelog.api_key ORDER BY name"
-    ).fetchall()
+    rows = connection.execute("SELECT name, role, made_at, revoked_at FROM truelog.api_key ORDER BY name").fetchall()
     return [KeyEntry(name, Role(role), made_at, revoked_at) for name, role, made_at, revoked_at in rows]
 
 
@@ -144,7 +141,7 @@ class KeyRing:
             rows = connection.execute(
                 "SELECT name, role, sha256 FROM truelog.api_key WHERE revoked_at IS NULL"
             ).fetchall()
-        keys = [ApiKey(str(name), Role(str(role)), bytes(sha256)) for name, role, sha256 in rows]  # type: ignore[call-overload]
+        keys = [ApiKey(name, Role(role), sha256) for name, role, sha256 in rows]
         self._keys = {key.name: key for key in keys}
 
     def reload(self) -> None:

@@ -4,7 +4,6 @@ import getpass
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 from truelog.storage.database import Connection
 
@@ -57,7 +56,7 @@ def latest_operations(
     connection: Connection, limit: int, kind: str | None = None, subject: str = "", span: timedelta | None = None
 ) -> list[Operation]:
     """The latest operations, newest first: of one kind, with a text in their target, and of the last `span`."""
-    rows: list[tuple[Any, ...]] = connection.execute(
+    rows = connection.execute(
         "SELECT id, at, kind, subject, doer, about FROM truelog.operation "
         "WHERE (%(kind)s::text IS NULL OR kind = %(kind)s) AND strpos(lower(subject), lower(%(subject)s)) > 0 "
         "AND (%(span)s::interval IS NULL OR at > now() - %(span)s::interval) ORDER BY id DESC LIMIT %(limit)s",

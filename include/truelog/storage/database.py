@@ -2,13 +2,19 @@
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
+from psycopg.abc import Params
+from psycopg.rows import scalar_row
 
 from truelog.support.settings import Settings
 
-Connection = psycopg.Connection[tuple[object, ...]]
+Query = LiteralString | bytes | sql.SQL | sql.Composed
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_MESSAGE_LENGTH = 500  # characters
 
 
 def connect(settings: Settings, *, autocommit: bool = False, writer: str | None = None) -> Connection:
@@ -23,9 +29,20 @@ def connect(settings: Settings, *, autocommit: bool = False, writer: str | None 
     return connection
 
 
+def allow_pauses(connection: Connection) -> None:
+    """Let this transaction be idle for minutes while Spark works. A hung process must not keep its locks forever."""
+    connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
+
+
+def read_value(connection: Connection, query: Query, parameters: Params | None = None) -> Any:
+    """The value that a statement returns as one row of one column; None if it returns no row."""
+    with connection.cursor(row_factory=scalar_row) as cursor:
+        return cursor.execute(query, parameters).fetchone()
+
+
 def storable(message: str) -> str:
-    """A message in the form that views store text. An error may quote a value that PostgreSQL refuses."""
-    return message.replace("\0", "\u2400").encode(errors="replace").decode()
+    """A message in the form that the database stores. An error may be long, or quote what PostgreSQL refuses."""
+    return message[:_MESSAGE_LENGTH].replace("\0", "\u2400").encode(errors="replace").decode()
 
 
 def session_name(writer: str) -> str:

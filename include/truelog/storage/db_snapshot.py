@@ -33,4 +33,4 @@ def view_columns(connection: Connection, view: str, schema: str = "views") -> li
         "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
         (f'{schema}."{view}"',),
     ).fetchall()
-    return [{"name": str(n), "type": str(t), "comment": None if c is None else str(c)} for n, t, c in rows]
+    return [{"name": name, "type": kind, "comment": comment} for name, kind, comment in rows]

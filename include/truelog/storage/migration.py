@@ -5,39 +5,43 @@
 - `schema.sql`: the present tables. A new database executes only this file, and then has all migrations.
 - `migrations/`: each change of the tables since then, under a number. An older database executes the files that it
   lacks in the order of their numbers, each once, in a transaction of its own.
-- `repeatable/`: the functions and the SQL views, whose statements replace what exists. They are executed after each
-  change of any of these files. A migration that changes a column of an SQL view drops the view first.
+- `views.sql`: the SQL views, whose statements replace what exists. They are executed again after each change of this
+  file, with the SQL functions that the caller gives. A migration that changes a column of an SQL view drops the view
+  first.
 
 A change of a table is therefore written twice, in `schema.sql` and as a migration. A test compares both ways.
 """
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, read_value
+from truelog.storage.locks import Locks
 from truelog.support.errors import SchemaRefused
 from truelog.support.settings import Settings
 
 _SQL = Path(__file__).parent / "sql"
-_REPEATABLE = ("measures.sql", "views.sql")
 
 
-def migrate(settings: Settings) -> None:
-    """Give the database the schema of this release. A second caller waits until the first one is done.
+def migrate(settings: Settings, functions: Sequence[bytes]) -> None:
+    """Give the database the schema of this release, with these SQL functions, which the SQL views may use.
+
+    A second caller waits until the first one is done.
 
     Raises:
         SchemaRefused: the database is newer than this release, or too old for its migrations.
     """
     with connect(settings, autocommit=True) as connection:
-        connection.execute("SELECT pg_advisory_lock(hashtext('truelog.migrate'))")  # the end of the session releases it
+        connection.execute(f"SELECT pg_advisory_lock({Locks.MIGRATION})")  # the end of the session releases it
         if _exists(connection, "truelog.view"):
             _apply_missing(connection)
         else:
             _create(connection)
-        _repeat(connection)
+        _repeat(connection, functions)
 
 
 def _create(connection: Connection) -> None:
@@ -60,15 +64,14 @@ def _apply_missing(connection: Connection) -> None:
             _record(connection, number, known[number])
 
 
-def _repeat(connection: Connection) -> None:
+def _repeat(connection: Connection, functions: Sequence[bytes]) -> None:
     """Replace the functions and SQL views if a file has changed.
 
     To redefine a view means to wait for all its readers, and later readers queue behind the redefinition.
     """
-    repeatable = [(_SQL / "repeatable" / name).read_bytes() for name in _REPEATABLE]
+    repeatable = [*functions, (_SQL / "views.sql").read_bytes()]
     digest = hashlib.sha256(b"\n".join([(_SQL / "schema.sql").read_bytes(), *repeatable])).hexdigest()
-    made_by = connection.execute("SELECT obj_description(to_regnamespace('truelog'), 'pg_namespace')").fetchone()
-    if made_by == (digest,):
+    if read_value(connection, "SELECT obj_description(to_regnamespace('truelog'), 'pg_namespace')") == digest:
         return
     with connection.transaction():
         for each in repeatable:
@@ -83,7 +86,7 @@ def _migrations() -> dict[int, Path]:
 def _applied(connection: Connection) -> set[int]:
     if not _exists(connection, "truelog.migration"):
         return set()
-    return {int(str(number)) for (number,) in connection.execute("SELECT number FROM truelog.migration")}
+    return {number for (number,) in connection.execute("SELECT number FROM truelog.migration")}
 
 
 def _record(connection: Connection, number: int, file: Path) -> None:
@@ -91,4 +94,4 @@ def _record(connection: Connection, number: int, file: Path) -> None:
 
 
 def _exists(connection: Connection, table: str) -> bool:
-    return connection.execute("SELECT to_regclass(%s)", (table,)).fetchone() != (None,)
+    return read_value(connection, "SELECT to_regclass(%s)", (table,)) is not None

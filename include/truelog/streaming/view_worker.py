@@ -36,7 +36,6 @@ from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
 
-_REASON_LENGTH = 500  # characters
 _LONGEST_PAUSE = 60.0  # seconds
 _BLOCKING = """
     SELECT format('process %%s (%%s)', pid, coalesce(nullif(application_name, ''), 'no name')) FROM pg_stat_activity
@@ -103,7 +102,7 @@ class ViewWorker:
             pause = min(_LONGEST_PAUSE, 0.25 * 2**self.failures)
             log.exception("%s is stalled; next attempt with the first batch after %.1f s", self.compiled.name, pause)
             self._reset(pause)
-            self._report(storable(f"{type(error).__name__}: {error}"[:_REASON_LENGTH]))
+            self._report(storable(f"{type(error).__name__}: {error}"))
 
     def forget_outage(self) -> None:
         """After an outage of the database, read the positions again and try again at once."""

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType
 
 from truelog.measures.columns import bounded, clean, sql_type
-from truelog.measures.measure import First, Latest
 from truelog.support.errors import CodeChanged
 from truelog.tables.dedupe.compile import SEEN
 from truelog.tables.fold.compiled import Fold
@@ -171,10 +170,8 @@ class CompiledView:
     @property
     def shown_if(self) -> str:
         """The SQL condition for the rows that readers see. If a `Latest` is the only measure, a row may be deleted."""
-        if [type(measure) for measure in self.view.measures.values()] != [Latest]:
-            return "true"
-        [name] = self.view.measures
-        return f'"{name}_deleted" IS FALSE'
+        conditions = [measure.exists_if(name) for name, measure in self.view.measures.items()]
+        return conditions[0] if len(conditions) == 1 else "true"
 
     @property
     def clock(self) -> str:
@@ -237,13 +234,14 @@ class CompiledView:
         return self.plus(self._settled(counts.drop(*(f"_{n}" for n in per_value))))
 
     def _without_later_values(self, prepared: DataFrame) -> DataFrame:
-        """Set to NULL the values that a `First` measure cannot keep.
+        """Set to NULL the values that a measure such as `First` cannot keep.
 
         Spark would otherwise collect all distinct values of a key before it cuts them. A window spills to disk instead.
         """
         for name, measure in self.view.measures.items():
-            if isinstance(measure, First):
-                prepared = prepared.withColumn(name, F.when(measure.is_kept(F.col(name), self.view.key), F.col(name)))
+            may_keep = measure.may_keep(name, self.view.key)
+            if may_keep is not None:
+                prepared = prepared.withColumn(name, F.when(may_keep, F.col(name)))
         return prepared
 
     def plus(self, states: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, IntegerType, StringType, StructType
 
 from truelog.measures.columns import ColumnTypes, sql_type
-from truelog.measures.measure import WHOLE, Sum, require_accepted
+from truelog.measures.measure import require_accepted
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
 from truelog.tables.compiled_view import STATUS, CompiledView, needed_columns
@@ -97,7 +97,7 @@ def _require_types(name: str, match: Match, joined: Joined) -> None:
         if type_of(one, match, joined.tables) != type_of(other, match, joined.tables):
             raise BadDeclaration(f"{name}: {one} and {other} have different types.")
     for column, _, _ in match.where:
-        if not isinstance(type_of(column, match, joined.tables), WHOLE):
+        if not isinstance(type_of(column, match, joined.tables), ColumnTypes.WHOLE):
             raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is not a whole number.")
 
 
@@ -225,7 +225,8 @@ def _require_window(name: str, view: View, dtypes: Mapping[str, DataType]) -> No
         return
     if window.start not in view.key or sql_type(dtypes[window.start]) != "timestamptz":
         raise BadDeclaration(f"{name}: the window begins at {window.start!r}, which is not a timestamp of the key.")
-    if not isinstance(view.measures.get(CORRECTIONS), Sum):
+    corrections = view.measures.get(CORRECTIONS)
+    if corrections is None or not corrections.is_additive:
         raise BadDeclaration(
             f"{name}: a view with a window needs the measure {CORRECTIONS!r}: Sum(), for which the transform selects "
             f"the window's `corrections(start)`."

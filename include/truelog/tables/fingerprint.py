@@ -27,7 +27,7 @@ from truelog.views.join import Match
 from truelog.views.view import View
 
 # Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
-# (`measures`, `sketches`). No query plan shows such a change, and an existing table must not mix both meanings.
+# (`measures`). No query plan shows such a change, and an existing table must not mix both meanings.
 MEANING = 1
 
 Schemas = Mapping[str, StructType]

@@ -12,14 +12,16 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from truelog.measures.measure import Sum, Value
+from truelog.measures.sum import Sum
+from truelog.measures.value import Value
+from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
 from truelog.tables.dedupe.compile import SEEN, seen_table
 from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Totals, counted
 from truelog.views.lateness import is_late
-from truelog.views.steps import COORDINATES, NUMBER, Steps
+from truelog.views.steps import NUMBER, Steps
 from truelog.views.view import View
 
 

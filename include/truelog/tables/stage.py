@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from truelog.storage.database import Connection, names
+from truelog.storage.locks import Locks
 from truelog.support.errors import StagingTorn
 from truelog.support.settings import STAGER, Settings
 from truelog.tables.compiled_view import CompiledView
@@ -162,7 +163,7 @@ def hold(connection: Connection, compiled: CompiledView) -> None:
     Call this function before staging: a rebuild may stage rows for hours before it merges them.
     """
     for each in compiled.tables:
-        connection.execute("SELECT pg_advisory_lock_shared(hashtextextended(%s, 2))", (each.table,))
+        connection.execute(f"SELECT pg_advisory_lock_shared({Locks.STAGED_ROWS})", (each.table,))
 
 
 @contextmanager
@@ -174,7 +175,7 @@ def held(connection: Connection, compiled: CompiledView) -> Iterator[None]:
     finally:
         with suppress(psycopg.Error):  # a session that is lost holds nothing
             for each in compiled.tables:
-                connection.execute("SELECT pg_advisory_unlock_shared(hashtextextended(%s, 2))", (each.table,))
+                connection.execute(f"SELECT pg_advisory_unlock_shared({Locks.STAGED_ROWS})", (each.table,))
 
 
 def sweep(connection: Connection, compiled: CompiledView) -> None:
@@ -194,7 +195,7 @@ def _sweep(connection: Connection, name: str) -> None:
     staging = sql.Identifier("stage", name)
     with suppress(psycopg.errors.LockNotAvailable), connection.transaction():
         connection.execute("SELECT set_config('lock_timeout', %s, true)", (_SWEEP_WAITS,))
-        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 2))", (name,))
+        connection.execute(f"SELECT pg_advisory_xact_lock({Locks.STAGED_ROWS})", (name,))
         connection.execute(sql.SQL("DELETE FROM {}").format(staging))
 
 

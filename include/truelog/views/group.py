@@ -19,9 +19,11 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
-from truelog.measures.measure import Measure, Value
+from truelog.measures.measure import Measure
+from truelog.measures.value import Value
+from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
-from truelog.views.steps import COORDINATES, NUMBER, Steps
+from truelog.views.steps import NUMBER, Steps
 from truelog.views.view import View
 
 INPUTS, CHECKPOINTS = "inputs", "checkpoints"  # the names of the side tables

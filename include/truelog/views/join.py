@@ -28,7 +28,8 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
-from truelog.measures.measure import Latest, Measure, Sum
+from truelog.measures.measure import Measure
+from truelog.measures.sum import Sum
 from truelog.support.errors import BadDeclaration
 from truelog.views.view import View
 
@@ -136,7 +137,7 @@ class Join(View):
         if self.reads_clock:
             raise BadDeclaration("a Join has no `keep`, no `window` and no clock: its rows depend on its tables alone")
         for name, side in self.sides.items():
-            if [type(each) for each in side.measures.values()] != [Latest] or side.topics != side.reads:
+            if [each.keeps_one_event for each in side.measures.values()] != [True] or side.topics != side.reads:
                 raise BadDeclaration(
                     f"the side {name!r} needs one `Latest` measure and nothing that depends on the clock: its rows "
                     f"exist or are deleted, and other states cannot be subtracted"

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column
 
-COORDINATES = ("topic", "partition", "offset")
 NUMBER = "number"  # the column of a checkpoint that says how many inputs of its group are before it
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from truelog.measures.measure import Measure
+from truelog.schema.names import TICKS
 from truelog.support.durations import seconds
 from truelog.views.lateness import EventWindow, is_late
 
@@ -74,7 +75,7 @@ class View:
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics in the view's positions: its event types, and the ticks if the view depends on the log's clock."""
-        return (*self.reads, "ticks") if self.reads_clock and "ticks" not in self.reads else self.reads
+        return (*self.reads, TICKS) if self.reads_clock and TICKS not in self.reads else self.reads
 
     @property
     def reads_clock(self) -> bool:

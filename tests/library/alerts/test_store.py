@@ -138,7 +138,7 @@ def test_a_silence_holds_back_notifications_until_it_ends(database: Connection) 
 
 def notifications(database: Connection) -> dict[str, list[str]]:
     """Each receiver's notifications in order, delivered or not."""
-    rows: list[tuple[str, str]] = database.execute(  # type: ignore[assignment]
+    rows: list[tuple[str, str]] = database.execute(
         "SELECT receiver, says FROM truelog.notification ORDER BY receiver, id"
     ).fetchall()
     return {name: [says for _, says in group] for name, group in groupby(rows, key=lambda row: row[0])}

@@ -25,6 +25,7 @@ from truelog.archive.schema import arrow_schema
 from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
+from truelog.measures.registry import sql_functions
 from truelog.schema.event import EventType, load_events
 from truelog.storage import bucket
 from truelog.storage.migration import migrate
@@ -99,7 +100,7 @@ def rows_at(offsets: range, event_type: EventType) -> pa.Table:
 
 @pytest.fixture
 def archive(platform: Settings) -> Iterator[Archive]:
-    migrate(platform)
+    migrate(platform, sql_functions())
     topics.sync_topics(platform, load_events())
     with open_catalog(platform) as catalog:
         drop_archive(catalog, TOPIC)

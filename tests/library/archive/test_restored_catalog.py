@@ -25,6 +25,7 @@ from truelog.archive.log_day import Start
 from truelog.archive.table import Progress, archived_positions, ensure_table, identifier, open_catalog
 from truelog.control import event_registry, event_store, lease
 from truelog.control.application import ARCHIVE
+from truelog.measures.registry import sql_functions
 from truelog.schema import event_version
 from truelog.schema.event import load_events
 from truelog.schema.event_version import Cut, EventHistory
@@ -80,7 +81,7 @@ class Archive:
 
 @pytest.fixture
 def archive(postgresql: Settings, s3: Settings) -> Iterator[Archive]:
-    migrate(postgresql)
+    migrate(postgresql, sql_functions())
     with open_catalog(postgresql) as catalog:
         drop_archive(catalog, TOPIC)
         archive = Archive(postgresql, catalog)

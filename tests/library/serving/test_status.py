@@ -22,6 +22,7 @@ from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.control import application, view_status
 from truelog.log.positions import Positions
+from truelog.measures.registry import sql_functions
 from truelog.reconcile.offset_search import Cause
 from truelog.serving import fallback_policy
 from truelog.serving import status as serving_status
@@ -355,7 +356,7 @@ def test_a_slow_reader_blocks_neither_a_second_migration_nor_the_drop_of_a_fallb
         reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         slow = replace(served, connection=reading)
         assert slow.layer() == BATCH
-        pool.submit(migrate, postgresql).result(deadline(30))
+        pool.submit(migrate, postgresql, sql_functions()).result(deadline(30))
         served.stream_to({0: 6, 1: 6})
         dropping = pool.submit(fallback_policy.drop_unneeded_fallbacks, served.connection)
         assert served.name in dropping.result(deadline(30))

@@ -14,11 +14,13 @@ from runtime import postgresql
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
 from tests.servers import drop_database
+from truelog.measures.registry import sql_functions
 from truelog.storage import api_key, migration
 from truelog.storage.database import Connection, connect
-from truelog.storage.migration import migrate
 from truelog.support.errors import SchemaRefused
 from truelog.support.settings import Settings
+
+migrate = partial(migration.migrate, functions=sql_functions())
 
 BEFORE = (Path(__file__).parent / "before_migrations.sql").read_bytes()
 MIGRATIONS = [file.stem for file in sorted((Path(migration.__file__).parent / "sql/migrations").glob("*.sql"))]
@@ -61,7 +63,7 @@ def old(empty: Settings) -> Settings:
 def database(server: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
     made = server.model_copy(update={"database_name": f"migrated_{uuid.uuid4().hex[:8]}"})
     with monkeypatch.context() as patched:
-        patched.setattr(postgresql, "migrate", lambda _: None)
+        patched.setattr(postgresql, "migrate", lambda *_: None)
         patched.setattr(api_key, "store_first_keys", lambda _: None)
         postgresql.prepare(made)
     yield made

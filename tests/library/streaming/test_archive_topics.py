@@ -20,6 +20,7 @@ from truelog.archive.table import identifier, open_catalog
 from truelog.control import lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
+from truelog.measures.registry import sql_functions
 from truelog.schema.event import Event, EventType, Topic
 from truelog.storage.database import connect
 from truelog.storage.migration import migrate
@@ -97,7 +98,7 @@ class Case:
 
 @pytest.fixture
 def case(platform: Settings) -> Iterator[Case]:
-    migrate(platform)
+    migrate(platform, sql_functions())
     types = {name: event_type(name) for name in (GOOD, BAD)}
     topics.sync_topics(platform, types)
     broker = topics.client(platform, KafkaUser.ADMIN)

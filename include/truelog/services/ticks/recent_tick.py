@@ -6,8 +6,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # its annotations do not re-export
 
 from truelog.log import topics
-from truelog.log.ticks import TOPIC
 from truelog.schema import event
+from truelog.schema.names import TICKS
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
@@ -17,7 +17,7 @@ _LATE_SECONDS = 5.0
 def require_recent_tick(settings: Settings) -> None:
     """Raise ServiceDown unless the last tick in the log is recent."""
     broker = topics.client(settings)  # in a variable, because a garbage-collected client gets no response
-    request = {TopicPartition(TOPIC, 0): OffsetSpec.max_timestamp()}  # type: ignore[no-untyped-call]
+    request = {TopicPartition(TICKS, 0): OffsetSpec.max_timestamp()}  # type: ignore[no-untyped-call]
     [answer] = broker.list_offsets(request, request_timeout=3).values()
     try:
         age = time.time() - answer.result().timestamp / 1000
@@ -33,4 +33,4 @@ def require_recent_tick(settings: Settings) -> None:
 
 
 def address(settings: Settings) -> str:
-    return f"{TOPIC} topic at {settings.kafka_bootstrap}"
+    return f"{TICKS} topic at {settings.kafka_bootstrap}"

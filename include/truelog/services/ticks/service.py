@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from truelog.log import topics
 from truelog.log.clock_guard import ClockGuard, newest_tick
-from truelog.log.ticks import TOPIC
+from truelog.schema.names import TICKS
 from truelog.schema.event import EventType, event_names, load_event
 from truelog.support.errors import ServiceDown
 from truelog.support.service_main import run_until_terminated
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 def run(settings: Settings, stopped: Event) -> None:
     """Write a tick every `tick_seconds` until stopped. A tick that Kafka does not accept is skipped, not repeated."""
-    event_type = load_event(settings.events_folder / f"{TOPIC}.py")
-    topics.require_log_append_time(settings, [TOPIC])
+    event_type = load_event(settings.events_folder / f"{TICKS}.py")
+    topics.require_log_append_time(settings, [TICKS])
     broker, producer = topics.client(settings), _producer(settings)
     guard = ClockGuard(settings, newest_tick(settings, event_type))
     due = monotonic()
     while not stopped.is_set():
         try:
-            declared = set(event_names(settings.events_folder)) - {TOPIC}  # new files count from the next tick on
+            declared = set(event_names(settings.events_folder)) - {TICKS}  # new files count from the next tick on
             _send(producer, _tick(broker, event_type, declared & topics.existing_topics(broker), guard))
         except ServiceDown as down:
             log.warning("tick skipped: %s", down)
@@ -77,7 +77,7 @@ def _send(producer: Producer, value: bytes) -> None:
     def delivered(error: KafkaError | None, _: Message) -> None:
         errors.extend([error] if error else [])
 
-    producer.produce(TOPIC, value, on_delivery=delivered)
+    producer.produce(TICKS, value, on_delivery=delivered)
     producer.flush()
     for error in errors:
         if error.fatal():

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from truelog.measures.columns import clean
-from truelog.measures.measure import Value
+from truelog.measures.value import Value
 from truelog.views.view import View
 
 SEEN = "seen"  # the name of the side table

@@ -22,6 +22,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from truelog.log import records
 from truelog.log.records import EventFrames
 from truelog.log.topics import PartitionKey
+from truelog.schema.names import COORDINATES
 from truelog.storage.database import Connection, names
 from truelog.support.settings import Settings
 from truelog.tables import stage
@@ -29,7 +30,6 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe import compile as copies
 from truelog.tables.dedupe.compile import LOG_TIME, SEEN
 from truelog.tables.stage import StagedRows
-from truelog.views.steps import COORDINATES
 
 _SCHEMA = StructType(
     [StructField(*each) for each in zip(COORDINATES, (StringType(), IntegerType(), LongType()), strict=True)]

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
-from truelog.views.steps import COORDINATES
 
 _STEPS = {
     "Project",

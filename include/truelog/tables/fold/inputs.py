@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, StringType, StructField, StructType
 
+from truelog.schema.names import COORDINATES
 from truelog.storage.database import names
 from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold.stepped import SEED
 from truelog.tables.stage import StagedRows
-from truelog.views.steps import COORDINATES, NUMBER
+from truelog.views.steps import NUMBER
 
 _INPUTS_PER_TASK = 20_000
 _GROUPS_PER_TASK = 1_000

@@ -14,6 +14,7 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
+from truelog.schema.names import COORDINATES
 from truelog.storage.database import Connection, names
 from truelog.support.settings import Settings
 from truelog.tables import stage
@@ -22,7 +23,7 @@ from truelog.tables.fold import inputs as loaded_inputs
 from truelog.tables.fold.inputs import first_inputs, inputs_of, same_group, state
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.views.group import INPUTS
-from truelog.views.steps import COORDINATES, NUMBER
+from truelog.views.steps import NUMBER
 
 
 def stage_touched(spark: SparkSession, compiled: CompiledView, settings: Settings, staged: StagedRows) -> StagedRows:

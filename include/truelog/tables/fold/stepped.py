@@ -14,8 +14,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from truelog.measures.measure import Value
-from truelog.views.steps import COORDINATES, NUMBER, Steps
+from truelog.measures.value import Value
+from truelog.schema.names import COORDINATES
+from truelog.views.steps import NUMBER, Steps
 
 SEED = "_seed"  # column of the seed: its number and its state. It is NULL in the row of an input
 _COUNT, _CHUNK = "_count", "_chunk"

@@ -9,7 +9,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructType
 
-from truelog.measures.measure import Latest
 from truelog.support.errors import BadDeclaration
 from truelog.views.join import Match, split
 
@@ -59,7 +58,7 @@ def relation(table: "CompiledView") -> dict[str, DataType]:
 def live_sql(table: "CompiledView") -> str:
     """The SQL condition for a stored row that exists and has no NULL in its key."""
     present = [f'"{k}" IS NOT NULL' for k in table.view.key]
-    return " AND ".join([*present, *(f'"{name}_deleted" IS FALSE' for name in _latest(table))])
+    return " AND ".join([*present, *(table.view.measures[name].exists_if(name) for name in _latest(table))])
 
 
 def rows_of(table: "CompiledView", states: DataFrame) -> DataFrame:
@@ -93,7 +92,7 @@ def _all(conditions: Iterable[Column]) -> Column:
 
 
 def _latest(table: "CompiledView") -> list[str]:
-    return [name for name, measure in table.view.measures.items() if isinstance(measure, Latest)]
+    return [name for name, measure in table.view.measures.items() if measure.keeps_one_event]
 
 
 def combinations(match: Match, found: Mapping[str, DataFrame]) -> DataFrame:

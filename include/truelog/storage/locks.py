@@ -1,0 +1,26 @@
+"""The advisory locks that sessions hold in PostgreSQL.
+
+During an upgrade, the processes of two releases lock the same keys, so a key never changes. A lock with a name has a
+seed, the last argument, and most have a prefix. They keep apart locks whose names may be equal.
+"""
+
+from enum import StrEnum
+
+
+class Locks(StrEnum):
+    """The SQL of each key. `%s` is the name of what is locked."""
+
+    ALERTS = "hashtext('truelog.alert')"
+    EVENT_VERSIONS = "hashtext('truelog.event_version')"
+    MIGRATION = "hashtext('truelog.migrate')"
+    REPLAY = "hashtextextended('truelog.replay', 0)"
+    APPLICATION = "hashtextextended(%s, 0)"  # held with the lease; `views.sql` looks for it
+    LAUNCH = "hashtextextended('launch ' || %s, 0)"  # the start and the stop of an application
+    DELIVERY = "hashtextextended('tell ' || %s, 0)"  # to a receiver of alerts
+    ARCHIVE_TABLE = "hashtextextended(%s, 1)"  # the pointer to its newest version; the name has no space
+    COMPARISON = "hashtextextended('reconcile ' || %s, 1)"  # the copies of a view's table
+    STAGED_ROWS = "hashtextextended(%s, 2)"  # shared by the sessions that stage rows of a table
+
+    def of(self, name: str) -> str:
+        """The key of a name that is SQL, such as a column or another kind of parameter."""
+        return self.replace("%s", name)
