@@ -1,7 +1,7 @@
 """Release: determine the code that each application should run. Applications that run other code are then restarted.
 
-First register the event types whose files have changed. If a file conflicts with an earlier version, that version stays
-in force, the other files count, and the job fails at its end with the reason.
+First register the event types whose files have changed. If a file is broken or conflicts with an earlier version, that
+version stays in force, the other files count, and the job fails at its end with the reason.
 """
 
 import json
@@ -9,7 +9,7 @@ import sys
 
 from truelog.control import application, event_registry
 from truelog.control.view_loader import application_codes
-from truelog.schema.event import load_events
+from truelog.schema.event import load_proposals
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -20,7 +20,8 @@ def main() -> str | None:
     digest = application.source_digest(
         settings
     )  # first, so that a file that changes in the meantime makes a release due
-    refused = event_registry.register_all(settings, load_events(settings.events_folder).values())
+    proposals, broken = load_proposals(settings.events_folder)
+    refused = broken | event_registry.register_all(settings, proposals.values())
     spark = session(settings, "truelog release")
     codes = application_codes(
         spark, settings, event_registry.event_types(settings), application.application_names(settings)

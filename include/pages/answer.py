@@ -1,11 +1,12 @@
 """What a page asks for, as JSON, with the time at which it was read."""
 
+import json
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Response
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -17,8 +18,19 @@ class Answer(Response):
     media_type = "application/json"
 
     def __init__(self, **found: object) -> None:
-        everything = {"as_of": datetime.now(UTC), **found}
-        super().__init__(to_json(everything, inf_nan_mode="null", timedelta_mode="float"))
+        super().__init__(_json({"as_of": datetime.now(UTC), **found}))
+
+
+def refusal(detail: object, status: int) -> Response:
+    """The reason for which a request is refused."""
+    return Response(json.dumps({"detail": detail}), status, media_type=Answer.media_type)
+
+
+def _json(found: dict[str, object]) -> bytes:
+    try:
+        return to_json(found, inf_nan_mode="null", timedelta_mode="float")
+    except PydanticSerializationError:  # a producer's text has half a character, which only an escape can carry
+        return json.dumps(to_jsonable_python(found, inf_nan_mode="null", timedelta_mode="float")).encode()
 
 
 def parts(found: "DataclassInstance") -> dict[str, Any]:

@@ -4,9 +4,8 @@ import gc
 from types import ModuleType
 
 from airflow.api_fastapi.core_api.security import requires_authenticated
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 
 from pages import (
     alerts,
@@ -24,6 +23,7 @@ from pages import (
     rows,
 )
 from pages.access import administrator
+from pages.answer import refusal
 from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
 
@@ -44,13 +44,13 @@ def make() -> FastAPI:
     return app
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
+async def _invalid(_: Request, error: Exception) -> Response:
     """The reasons without the values: FastAPI's own response repeats them, but JSON cannot contain NaN."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  the type that this function is registered for
     reasons = [{"loc": each["loc"], "msg": each["msg"], "type": each["type"]} for each in error.errors()]
-    return JSONResponse({"detail": reasons}, 422)
+    return refusal(reasons, 422)
 
 
-async def _refuse(_: Request, error: Exception) -> JSONResponse:
+async def _refuse(_: Request, error: Exception) -> Response:
     """Any Truelog error without a status of its own means that a service is down."""
-    return JSONResponse({"detail": str(error)}, _STATUS.get(type(error), 503))
+    return refusal(str(error), _STATUS.get(type(error), 503))

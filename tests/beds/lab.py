@@ -241,7 +241,7 @@ class Lab:
         self.connection.execute(sql.SQL("ALTER TABLE {} ADD cut int").format(table))
         stage.stage_rows(by_cut.totals(rows.frame), by_cut, self.settings)
         query = sql.SQL(
-            "WITH s AS (UPDATE {} SET attempt = cut RETURNING cut) SELECT cut, count(*) FROM s GROUP BY cut"
+            "WITH s AS (UPDATE {} SET _attempt = cut RETURNING cut) SELECT cut, count(*) FROM s GROUP BY cut"
         )
         counted = cast(list[tuple[int, int]], self.connection.execute(query.format(table)).fetchall())
         return {cut: StagedRows((str(cut),), count, 0) for cut, count in counted}

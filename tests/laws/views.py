@@ -62,18 +62,19 @@ def _newest() -> Column:
     )
 
 
+# Many columns have the names of columns that the platform uses itself.
 # By the name of the column: each measure with the values that are the hardest for it.
 EXTREMES = {
-    "total": Measured(Sum(), lambda: _one_of("total", _WHOLES, "bigint")),
-    "low": Measured(Min(), lambda: _one_of("low", _FLOATS, "double")),
-    "high": Measured(Max(), lambda: _one_of("high", _FLOATS, "float")),
-    "distinct": Measured(Distinct(), lambda: _one_of("distinct", _FLOATS, "double")),
+    "row_hash": Measured(Sum(), lambda: _one_of("total", _WHOLES, "bigint")),
+    "loaded_at": Measured(Min(), lambda: _one_of("low", _FLOATS, "double")),
+    "bucket": Measured(Max(), lambda: _one_of("high", _FLOATS, "float")),
+    "hash": Measured(Distinct(), lambda: _one_of("distinct", _FLOATS, "double")),
     "spread": Measured(Quantiles(), lambda: _one_of("spread", _WHOLES, "bigint")),
     "floats": Measured(Quantiles(), lambda: _one_of("floats", _FLOATS, "double")),
-    "amounts": Measured(Quantiles(error=0.001), lambda: _one_of("amounts", _AMOUNTS, "decimal(10,2)")),
-    "soonest": Measured(Min(), lambda: _one_of("soonest", _TIMES, "timestamp")),
-    "texts": Measured(Bloom(capacity=3), lambda: _one_of("texts", _TEXTS, "string")),
-    "wholes": Measured(Bloom(capacity=1_000, error=0.0001), lambda: _one_of("wholes", _WHOLES, "bigint")),
+    "log_day": Measured(Quantiles(error=0.001), lambda: _one_of("amounts", _AMOUNTS, "decimal(10,2)")),
+    "rows": Measured(Min(), lambda: _one_of("soonest", _TIMES, "timestamp")),
+    "side": Measured(Bloom(capacity=3), lambda: _one_of("texts", _TEXTS, "string")),
+    "row": Measured(Bloom(capacity=1_000, error=0.0001), lambda: _one_of("wholes", _WHOLES, "bigint")),
     "firsts": Measured(First(3), _firsts),
     "seen": Measured(FirstSeen(3, seen="once"), _seen),
     "newest": Measured(Latest(), _newest),

@@ -81,7 +81,7 @@ class Client:
 
 def read_response(connection: HTTPConnection) -> Response:
     response = connection.getresponse()
-    return Response(response.status, dict(response.getheaders()), json.loads(response.read()))
+    return Response(response.status, dict(response.getheaders()), json.loads(response.read() or b"{}"))
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def staging_not_cleared() -> None:
     """Rows remain in the staging table after their merge, and the next merge adds them again."""
 
     def add(connection: Any, compiled: Any, schema: str, staged: Any) -> None:
-        rows = connection.execute(sql.SQL("SELECT DISTINCT attempt FROM {}").format(stage.table(compiled))).fetchall()
+        rows = connection.execute(sql.SQL("SELECT DISTINCT _attempt FROM {}").format(stage.table(compiled))).fetchall()
         for (attempt,) in rows:
             _add(connection, compiled, schema, replace(staged, attempts=(attempt,)))
 

@@ -22,10 +22,10 @@ from truelog.archive.audit_evidence import run_audit
 from truelog.archive.table import archived_positions, identifier, open_catalog
 from truelog.control import event_registry
 from truelog.log import topics
-from truelog.services.ticks import service as ticks
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
 from truelog.schema.event import load_events
+from truelog.services.ticks import service as ticks
 from truelog.storage import bucket
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import KafkaUser

@@ -27,8 +27,8 @@ from truelog.archive import reader as archive_reader
 from truelog.archive.table import archived_positions, open_catalog
 from truelog.batch.recomputation import DayState
 from truelog.log import topics
-from truelog.services.ticks import service as ticks
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
+from truelog.services.ticks import service as ticks
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 

@@ -164,6 +164,15 @@ def test_a_client_without_a_key_learns_nothing(producer: Client) -> None:
     assert "server" not in health.headers
 
 
+def test_every_path_answers_the_methods_of_http(producer: Client) -> None:
+    head = producer.request("HEAD", "/health", None, {})
+    assert (head.status, head.body) == (200, {})
+    for path, allowed in {"/health": "GET, HEAD, OPTIONS", "/events": "OPTIONS, POST"}.items():
+        for method, status in {"OPTIONS": 204, "DELETE": 405}.items():
+            response = producer.request(method, path, None, {})
+            assert (response.status, response.headers["allow"]) == (status, allowed)
+
+
 def test_no_key_is_in_a_log(producer: Client, collector: Settings) -> None:
     assert producer.post(page_view()).status == 200
     secrets = [key.get_secret_value().partition(".")[2] for key in (collector.producer_key, collector.admin_key)]

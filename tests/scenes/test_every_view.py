@@ -32,9 +32,9 @@ from truelog.history.as_of import open_past
 from truelog.history.explain import Page, explain
 from truelog.history.explanation import Verdict
 from truelog.log import topics
-from truelog.services.ticks import service as ticks
 from truelog.log.kafka_producer import KafkaSender
 from truelog.schema.names import TICKS
+from truelog.services.ticks import service as ticks
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT

@@ -25,11 +25,11 @@ from truelog.batch import partials
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.recompute import Recomputed
 from truelog.log import topics
-from truelog.services.ticks import service as ticks
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.schema.event import load_events
+from truelog.services.ticks import service as ticks
 from truelog.serving import fallback_policy
 from truelog.serving import status as serving_status
 from truelog.serving.status import ServingStatus

@@ -12,6 +12,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from truelog.alerts.kind import KINDS, Kind
+from truelog.storage.database import storable
 from truelog.support.settings import Settings
 
 _MAX_CAUSE = 1000  # characters
@@ -160,8 +161,7 @@ def _change(before: Alert | None, finding: Finding | None, observation: Observat
     """
     if finding is not None:
         begun = before or Alert(finding.kind, finding.subject, "", now)
-        # PostgreSQL cannot store U+0000.
-        alert = replace(begun, cause=finding.cause.replace("\0", " ")[:_MAX_CAUSE], gone_at=None)  # 1
+        alert = replace(begun, cause=storable(finding.cause)[:_MAX_CAUSE], gone_at=None)  # 1
     elif before is None:
         raise AssertionError("neither an alert nor a finding")
     elif not observation.sees(before.key):

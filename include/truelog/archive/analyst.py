@@ -9,7 +9,6 @@ query opened it, so two tables in one query may be a few seconds apart. `offset`
 need quotes.
 """
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from truelog.archive.schema import arrow_schema
 from truelog.archive.table import identifier, open_catalog
 from truelog.control import event_registry
 from truelog.schema.event import EventType
+from truelog.storage import exact_json
 from truelog.support.errors import BadInput, QueryTooSlow
 from truelog.support.settings import Settings
 
@@ -104,7 +104,7 @@ def as_dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
     """Each row as a dict of JSON types: times, bytes (escaped) and numbers beyond JSON's range become text."""
     # If a column were named `_row`, only that column would be returned.
     as_json = cast(duckdb.DuckDBPyRelation, rows.query("_row", "SELECT to_json(_row)::VARCHAR FROM _row"))
-    return [json.loads(text, parse_constant=str) for (text,) in as_json.fetchall()]
+    return [exact_json.read(text) for (text,) in as_json.fetchall()]
 
 
 def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:

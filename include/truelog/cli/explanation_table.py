@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from truelog.cli.output import Exit
+from truelog.cli.output import Exit, Sheet, say
 from truelog.history.explanation import ExplainedEvent, Explanation, Verdict
 
 EXIT_CODES = {Verdict.EQUAL: Exit.FINE, Verdict.DIFFERENT: Exit.DIFFERENT, Verdict.UNKNOWN: Exit.UNKNOWN}
@@ -13,21 +10,20 @@ EXIT_CODES = {Verdict.EQUAL: Exit.FINE, Verdict.DIFFERENT: Exit.DIFFERENT, Verdi
 
 def show(found: Explanation) -> None:
     """Print a page of events, each with the rows after it, and what the view has."""
-    console = Console()
     columns = _columns(found)
-    table = Table("", "event", "event time", "broker time", *columns)
+    table = Sheet("", "event", "event time", "broker time", *columns)
     for event in found.events:
         _add(table, event, columns)
     if found.events:
-        console.print(table)
+        table.show()
     if found.earlier:
-        console.print(f"earlier events: --before {found.earlier}", highlight=False)
+        say(f"earlier events: --before {found.earlier}")
     cost = found.cost
     size = f"{cost.records:,} records in {cost.files:,} files ({cost.bytes / 1e6:,.1f} MB)"
-    console.print(f"{found.total:,} events of {size}, {found.seconds:.1f} s", highlight=False)
+    say(f"{found.total:,} events of {size}, {found.seconds:.1f} s")
     for row in found.streamed if found.verdict is Verdict.DIFFERENT else ():
-        console.print(f"in the view: {row}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"{found.verdict}  {found.reason}".rstrip(), highlight=False, markup=False, soft_wrap=True)
+        say(f"in the view: {row}")
+    say(f"{found.verdict}  {found.reason}".rstrip())
 
 
 def _columns(found: Explanation) -> list[str]:
@@ -36,7 +32,7 @@ def _columns(found: Explanation) -> list[str]:
     return [name for name in (rows[0] if rows else ()) if name not in found.key]
 
 
-def _add(table: Table, event: ExplainedEvent, columns: list[str]) -> None:
+def _add(table: Sheet, event: ExplainedEvent, columns: list[str]) -> None:
     times = (f"{time:%Y-%m-%d %H:%M:%S.%f}"[:-3] for time in (event.event_time, event.broker_time))
     first = [str(event.number), event.coordinates, *times]
     for row in event.rows or [dict[str, Any]()]:

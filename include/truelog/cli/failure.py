@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from truelog.cli.output import Exit
+from truelog.cli.output import Exit, say
 from truelog.support.errors import BadInput, TruelogError
 from truelog.support.settings import default_home
 
@@ -33,7 +33,7 @@ def explained() -> Iterator[None]:
         yield
     except Exception as error:  # Python would exit with code 1, which means here that the answer is known
         code, message = explain(error)
-        sys.stderr.write(f"{message}\n")
+        say(message, err=True)
         sys.exit(code)
 
 

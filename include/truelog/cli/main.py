@@ -22,6 +22,7 @@ from truelog.cli.commands import (
     streaming,
 )
 from truelog.cli.failure import explained
+from truelog.cli.output import say
 from truelog.support.terminal import log_to_terminal
 
 COMMANDS = (
@@ -61,7 +62,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"truelog {__version__}")
+        say(f"truelog {__version__}")
         raise typer.Exit
 
 

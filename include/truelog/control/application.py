@@ -13,6 +13,7 @@ from pathlib import Path
 
 from psycopg import sql
 
+from truelog.schema import declaration_files
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
@@ -224,13 +225,13 @@ def library_digest() -> str:
 
 def declarations_digest(settings: Settings) -> str:
     """A digest of the views and the view assignments, which an application reads again on a change."""
-    files = settings.views_folder.glob("*.py")
+    files = [settings.views_folder / f"{name}.py" for name in catalogue.view_names(settings.views_folder)]
     assignments = [f"{view} in {name}" for view, name in sorted(settings.applications.items())]
     return hash_lines([_digest(files), *assignments])
 
 
 def _digest(files: Iterable[Path]) -> str:
-    return hash_lines(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files))
+    return hash_lines(f"{file.name} {declaration_files.digest(file)}" for file in sorted(files))
 
 
 def hash_lines(parts: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from truelog.log import topics
 from truelog.schema import event_version
 from truelog.schema.event import EventType, load_proposals
 from truelog.schema.event_version import EventHistory
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 
@@ -48,6 +48,7 @@ def register_files(settings: Settings, broker: AdminClient | None = None) -> dic
     changed = {n: each for n, each in proposals.items() if _differs(each, registered.get(n), ids.get(n))}
     if changed:
         broken |= _register(settings, changed, registered)
+    broken = {event: storable(reason) for event, reason in broken.items()}
     with connect(settings) as connection:
         if broken != {each.event: each.reason for each in broken_files(connection)}:
             record_broken(connection, broken)
@@ -98,7 +99,7 @@ def record_broken(connection: Connection, broken: Mapping[str, str]) -> None:
         cursor.executemany(
             "INSERT INTO truelog.event_file (event, reason) VALUES (%s, %s) "
             "ON CONFLICT (event) DO UPDATE SET reason = excluded.reason",
-            [(event, reason.replace("\0", " ")) for event, reason in broken.items()],
+            list(broken.items()),
         )
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, storable
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def record_suspended(connection: Connection, application: str, bad: Mapping[str,
         cursor.executemany(
             "INSERT INTO truelog.topic_status (topic, application, reason) VALUES (%s, %s, %s) "
             "ON CONFLICT (topic, application) DO UPDATE SET reason = excluded.reason",
-            [(topic, application, reason.replace("\0", " ")) for topic, reason in bad.items()],
+            [(topic, application, storable(reason)) for topic, reason in bad.items()],
         )
 
 

@@ -4,7 +4,6 @@ Streams and batch jobs load their views here. A view that cannot be compiled is 
 affect the other views.
 """
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 from truelog.control import application
 from truelog.control.application import ARCHIVE, hash_lines
 from truelog.log import records
+from truelog.schema import declaration_files
 from truelog.schema.event import EventTypes
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
@@ -36,16 +36,20 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
     schemas = {topic: records.schema(each) for topic, each in types.items()}
     compiled: list[CompiledView] = []
     refused: dict[str, str] = {}
+    topics: set[str] = set()
     for name in views:
         try:
             view = catalogue.load_view(name, settings.views_folder)
             _require_keyed(name, view, types)
-            compiled.append(compile_view(spark, name, view, schemas))
-        except Exception as error:  # a file may raise anything when it is imported
+            one = compile_view(spark, name, view, schemas)
+            topics |= set(one.view.topics)
+            compiled.append(one)
+        except (Exception, SystemExit) as error:  # a file may raise anything when it is imported
             refused[name] = f"{type(error).__name__}: {error}"
     parts = [f"{each.name} {each.view.version} {each.fingerprint}" for each in compiled]
-    parts += [f"{name} {_file_hash(settings, name)}" for name in refused]
-    parts += _versions(types, {topic for each in compiled for topic in each.view.topics})
+    # A fixed or new file counts as new code.
+    parts += [f"{name} {declaration_files.digest(settings.views_folder / f'{name}.py')}" for name in refused]
+    parts += _versions(types, topics)
     return LoadedViews(compiled, refused, hash_lines(sorted(parts)))
 
 
@@ -82,9 +86,3 @@ def application_codes(
 def _versions(types: EventTypes, topics: Iterable[str]) -> list[str]:
     """The topics with the readings and versions by which a process decodes their records."""
     return [f"{name} {types[name].topic_id} {types[name].reading}.{types[name].version}" for name in sorted(topics)]
-
-
-def _file_hash(settings: Settings, view: str) -> str:
-    """The hash of a refused view's file, or "" if there is none. A fixed or new file therefore counts as new code."""
-    path = settings.views_folder / f"{view}.py"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

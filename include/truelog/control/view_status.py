@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, storable
 
 UP_TO_DATE, STALLED = "UP_TO_DATE", "STALLED"
 STOPPED = "STOPPED"  # the view was up to date while its application was running
@@ -45,7 +45,7 @@ def record_state(connection: Connection, application: str, view: str, version: i
         "ON CONFLICT (view) DO UPDATE SET application = excluded.application, version = excluded.version, "
         "state = excluded.state, reason = excluded.reason, "
         "since = CASE WHEN s.state = excluded.state THEN s.since ELSE now() END",
-        (view, application, version, STALLED if reason else UP_TO_DATE, reason),
+        (view, application, version, STALLED if reason else UP_TO_DATE, storable(reason)),
     )
 
 

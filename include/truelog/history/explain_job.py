@@ -1,12 +1,12 @@
 """A batch job that answers a question of the explain page."""
 
-import json
 from typing import Any
 
 from truelog.batch.batch_context import open_view
 from truelog.history.explain import Page, explain
 from truelog.history.explain_cost import explain_cost
 from truelog.history.explain_question import REFUSALS, Question
+from truelog.storage import exact_json
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -23,5 +23,5 @@ def answer_question(settings: Settings, question: Question) -> dict[str, Any]:
             found = explain(context, compiled, question.key, Page(before=question.before or None))
     except REFUSALS as refused:
         return {"refused": str(refused)}
-    answer: dict[str, Any] = json.loads(json.dumps(found.as_dict(), default=str))
+    answer: dict[str, Any] = exact_json.read(exact_json.write(found.as_dict()))
     return answer

@@ -13,6 +13,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from truelog.exports.query import Condition, Operator
+from truelog.storage import exact_json
 from truelog.storage.database import Connection
 from truelog.support.errors import (
     ArchiveBehind,
@@ -71,7 +72,7 @@ class Answered:
 def store_answer(connection: Connection, question: Question, answer: Mapping[str, Any], doer: str) -> None:
     connection.execute(
         "INSERT INTO truelog.explanation (view, conditions, before, answer, doer) VALUES (%s, %s, %s, %s, %s)",
-        (question.view, list(question.where), question.before, Jsonb(answer), doer),
+        (question.view, list(question.where), question.before, Jsonb(answer, exact_json.write), doer),
     )
 
 

@@ -1,6 +1,5 @@
 """Rows as readers see them, for states that are in no table of the database."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ import adbc_driver_postgresql.dbapi as adbc
 from psycopg import sql
 from pyspark.sql import DataFrame
 
+from truelog.storage import exact_json
 from truelog.storage.database import Connection, definitions
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
@@ -25,12 +25,12 @@ class ShownRow:
 
     @property
     def key_data(self) -> dict[str, Any]:
-        data: dict[str, Any] = json.loads(self.key)
+        data: dict[str, Any] = exact_json.read(self.key)
         return data
 
     @property
     def row_data(self) -> dict[str, Any] | None:
-        data: dict[str, Any] | None = json.loads(self.row or "null")
+        data: dict[str, Any] | None = exact_json.read(self.row or "null")
         return data
 
 

@@ -9,4 +9,3 @@ A tick is an ordinary event (`include/events/ticks.py`). `occurred_at` is the ti
 `{topic: {partition: offset}}` as text, written by `Positions.as_json`. `Positions.from_json` parses this text,
 PostgreSQL reads it as jsonb, and Spark reads it with `from_json(ends, 'map<string,map<int,bigint>>')`.
 """
-

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from psycopg.rows import class_row
 
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, storable
 
 if TYPE_CHECKING:
     from truelog.reconcile.certificate_verifier import CertificateCheck
@@ -29,7 +29,7 @@ def store_check(connection: Connection, check: "CertificateCheck", run: str | No
     connection.execute(
         "INSERT INTO truelog.certificate_check (certificate, answer, row_count, unequal_buckets, reason, run, doer) "
         "VALUES (%s, %s, %s, %s, %s, %s, %s)",
-        (check.certificate, check.answer.value, check.rows, check.unequal_buckets, check.reason, run, doer),
+        (check.certificate, check.answer.value, check.rows, check.unequal_buckets, storable(check.reason), run, doer),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from truelog.batch.base import Rebuilt
 from truelog.log.positions import Positions
-from truelog.storage import audit_trail
+from truelog.storage import audit_trail, exact_json
 from truelog.storage.database import Connection
 
 NOWHERE = Positions()
@@ -92,7 +92,7 @@ def save(connection: Connection, result: ReconcileResult, request: ReconcileRequ
             result.repaired,
             result.verdict,
             result.reason,
-            json.dumps(result.sample),
+            exact_json.write(result.sample),
             json.dumps(result.causes),
             request.run,
             result.base,

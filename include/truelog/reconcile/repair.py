@@ -139,7 +139,7 @@ class _TableRepair:
         """Also replace the rows that the stream has added since, if the differing rows before them made them wrong."""
         connection, compiled = self.rebuilder.connection, self.rebuilder.compiled
         unequal = sql.SQL(
-            "SELECT {} FROM {} AS s WHERE attempt = ANY({}) AND NOT EXISTS (SELECT FROM {} AS t WHERE ({}) = ({}))"
+            "SELECT {} FROM {} AS s WHERE _attempt = ANY({}) AND NOT EXISTS (SELECT FROM {} AS t WHERE ({}) = ({}))"
         ).format(
             names(compiled.key_columns),
             stage.table(compiled),

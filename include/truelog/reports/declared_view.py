@@ -1,5 +1,6 @@
 """What a view's file declares, for reports that are made often. A file is loaded again if it has changed."""
 
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from truelog.views.view import View
 def declared_view(settings: Settings, name: str) -> tuple[View | None, str]:
     """The declaration, or None and the reason if the file cannot be loaded."""
     path = settings.views_folder / f"{name}.py"
-    return _loaded(path, path.stat().st_mtime_ns if path.exists() else 0)
+    with suppress(OSError):
+        return _loaded(path, path.stat().st_ctime_ns)
+    return _loaded(path, 0)
 
 
 @lru_cache(maxsize=1_000)

@@ -14,13 +14,15 @@ from truelog.control import application, view_status
 from truelog.control.view_status import ViewStatus
 from truelog.reconcile import verification_status
 from truelog.reports.declared_view import declared_view
-from truelog.schema.event import EventType, load_events
+from truelog.schema import declaration_files
+from truelog.schema.event import EventType, load_proposals
 from truelog.serving import build_schedule
 from truelog.serving import status as serving_status
 from truelog.serving.build_schedule import BuildStatus
 from truelog.serving.status import ServingStatus
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
+from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.tables.side_tables import relation_names
 from truelog.views import catalogue
@@ -124,12 +126,12 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         return ViewDetail(entry, columns, (), (), versions, positions)
     declared, _ = declared_view(settings, view)
     assert declared is not None  # noqa: S101  the entry is not broken
-    events = load_events()
+    events, _ = load_proposals(settings.events_folder)
     return ViewDetail(
         entry,
         list(_columns(declared, existing)),
         declared.checks,
-        [_source(events[name]) for name in declared.reads],
+        [_source(events[name]) for name in declared.reads if name in events],
         versions,
         positions,
         declared.backfill_cost,
@@ -194,9 +196,8 @@ def _relations(name: str, declared: View) -> list[str]:
 
 def _about(settings: Settings, name: str) -> str:
     try:
-        text = (settings.views_folder / f"{name}.py").read_text("utf-8")
-        return ast.get_docstring(ast.parse(text)) or ""
-    except (OSError, ValueError, SyntaxError):
+        return ast.get_docstring(ast.parse(declaration_files.content(settings.views_folder / f"{name}.py"))) or ""
+    except (BadDeclaration, ValueError, SyntaxError, RecursionError, MemoryError):
         return ""
 
 

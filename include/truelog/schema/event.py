@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
+from inspect import get_annotations
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic import Field as Declared
 
-from truelog.schema import derived
+from truelog.schema import declaration_files, derived
 from truelog.schema.derived import Derived
 from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
 from truelog.schema.quality import DEFAULTS, Quality
@@ -75,6 +76,7 @@ def _instant(value: Any) -> datetime:
     raise ValueError(timestamps.REFUSED)
 
 
+_ENVELOPE = {*Event.model_fields, "type"}  # `type` says in a request which event it is
 _OWN_VALIDATORS = frozenset(Event.__pydantic_decorators__.field_validators)
 
 
@@ -220,7 +222,7 @@ def registered_topics(types: EventTypes) -> dict[str, str]:
 
 def event_names(folder: Path = EVENTS) -> list[str]:
     """The names of the declared event types, taken from the file names without loading the files."""
-    return sorted(path.stem for path in folder.glob("*.py") if not path.name.startswith("_"))
+    return declaration_files.declared_names(folder)
 
 
 def load_events(folder: Path = EVENTS) -> dict[str, EventType]:
@@ -233,7 +235,7 @@ def load_events(folder: Path = EVENTS) -> dict[str, EventType]:
 
 def load_proposals(folder: Path = EVENTS) -> tuple[dict[str, EventType], dict[str, str]]:
     """The event types whose files can be loaded, by name, and the reason for each file that cannot."""
-    types, broken = dict[str, EventType](), dict[str, str]()
+    types, broken = dict[str, EventType](), declaration_files.misnamed(folder)
     for name in event_names(folder):
         try:
             types[name] = load_event(folder / f"{name}.py")
@@ -251,6 +253,7 @@ def load_event(path: Path) -> EventType:
     if not isinstance(topic, Topic) or len(models) != 1:
         raise BadDeclaration(f"{path}: declare `TOPIC = Topic(…)` and exactly one class deriving from Event.")
     try:
+        _require_own_names(models[0])
         return EventType(path.stem, models[0], topic, quality, columns)
     except BadDeclaration as bad:
         raise BadDeclaration(f"{path}: {bad}") from None
@@ -265,8 +268,8 @@ def _module(path: Path) -> ModuleType:
     known = sys.modules.get(name)
     module = ModuleType(name)
     module.__file__ = str(path)
+    content = declaration_files.content(path)
     try:
-        content = path.read_bytes()
         if known is not None and (known.__file__, getattr(known, "CONTENT", None)) == (str(path), content):
             return known
         module.__dict__["CONTENT"] = content
@@ -281,6 +284,16 @@ def _module(path: Path) -> ModuleType:
 def _is_event(value: object, module: ModuleType) -> bool:
     """True for an event class that the module itself declares; False for an imported class."""
     return isinstance(value, type) and issubclass(value, Event) and value.__module__ == module.__name__
+
+
+def _require_own_names(model: type[Event]) -> None:
+    """Refuse a field of the envelope in a file. A version that was registered with such a field remains in force."""
+    for each in model.__mro__[: model.__mro__.index(Event)]:
+        if taken := sorted(_ENVELOPE & get_annotations(each).keys()):
+            raise BadDeclaration(
+                f"{model.__name__}.{taken[0]}: each event already has a field of this name, which the platform itself "
+                "reads; choose another name."
+            )
 
 
 def _require_no_validators(model: type[Event]) -> None:

@@ -67,6 +67,12 @@ async def _refused(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(refused)}, refused.status, headers)
 
 
-async def _unknown(_: Request, error: Exception) -> Response:
+async def _unknown(request: Request, error: Exception) -> Response:
+    """The response to a path or a method that does not exist. OPTIONS asks which methods a path has."""
     unknown = error if isinstance(error, HTTPException) else HTTPException(500)
-    return JSONResponse({"detail": unknown.detail}, unknown.status_code, unknown.headers)
+    headers = dict(unknown.headers or {})
+    if unknown.status_code == 405:
+        headers["Allow"] = ", ".join(sorted({*headers.get("Allow", "").split(", "), "OPTIONS"} - {""}))
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=headers)
+    return JSONResponse({"detail": unknown.detail}, unknown.status_code, headers)

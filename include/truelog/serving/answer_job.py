@@ -9,7 +9,7 @@ from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import application
 from truelog.log.positions import Positions
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import CodeChanged, NotMade
 from truelog.support.settings import Settings
 
@@ -64,5 +64,5 @@ def _record_refusals(connection: Connection, outcome: AnswerOutcome, files: str)
         cursor.executemany(
             "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, %s) "
             "ON CONFLICT (view) DO UPDATE SET files = excluded.files, reason = excluded.reason, at = now()",
-            [(view, files, reason) for view, reason in outcome.refused.items()],
+            [(view, files, storable(reason)) for view, reason in outcome.refused.items()],
         )

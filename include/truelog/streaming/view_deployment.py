@@ -20,11 +20,20 @@ from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicHealth
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection
-from truelog.support.errors import CodeChanged
+from truelog.streaming.patience import OUTAGES
+from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
+
+# What a declaration asks too much of PostgreSQL for, such as an index on long texts. psycopg groups it with outages.
+_TOO_LARGE = (
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.TooManyColumns,
+    psycopg.errors.TooManyArguments,
+)
 
 log = logging.getLogger("truelog.stream")
 
@@ -79,10 +88,14 @@ class ViewDeployment:
         """Make or check the view's table. Return why the view cannot run, or an empty string."""
         try:
             table.deploy_table(self.connection, compiled)
-        except psycopg.OperationalError:  # the database is down, which says nothing about the view
-            raise
-        except (CodeChanged, psycopg.DatabaseError) as error:
+        except _TOO_LARGE as error:
             return str(error)
+        except (*OUTAGES, psycopg.InterfaceError):  # the database is down, which says nothing about the view
+            raise
+        except Exception as error:  # a declaration may contain anything
+            return (
+                str(error) if isinstance(error, (TruelogError, psycopg.Error)) else f"{type(error).__name__}: {error}"
+            )
         if compiled.name not in self.deployed and not compiled.view.batch_only:
             stage.sweep(self.connection, compiled)
         return ""

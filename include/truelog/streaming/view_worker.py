@@ -31,7 +31,7 @@ from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.schema.event import EventTypes
 from truelog.schema.event_version import readings_of
-from truelog.storage.database import Connection, connect, storable
+from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
@@ -102,7 +102,7 @@ class ViewWorker:
             pause = min(_LONGEST_PAUSE, 0.25 * 2**self.failures)
             log.exception("%s is stalled; next attempt with the first batch after %.1f s", self.compiled.name, pause)
             self._reset(pause)
-            self._report(storable(f"{type(error).__name__}: {error}"))
+            self._report(f"{type(error).__name__}: {error}")
 
     def forget_outage(self) -> None:
         """After an outage of the database, read the positions again and try again at once."""

@@ -253,7 +253,7 @@ class CompiledView:
         return states.select(*further, *self._stored)
 
     def hashed(self, states: DataFrame) -> DataFrame:
-        """The stored columns with `row_hash` in front, which shows whether all rows reached the database."""
+        """The stored columns with `_row_hash` in front, which shows whether all rows reached the database."""
         return self.stored(states).select(*self._hashed)
 
     def _settled(self, gathered: DataFrame) -> DataFrame:
@@ -288,7 +288,7 @@ class CompiledView:
 
     @cached_property
     def _hashed(self) -> list[Column]:
-        return [F.xxhash64(*self.stored_columns).alias("row_hash"), *map(F.col, self.stored_columns)]
+        return [F.xxhash64(*self.stored_columns).alias("_row_hash"), *map(F.col, self.stored_columns)]
 
 
 def needed_columns(views: Iterable[CompiledView]) -> dict[str, frozenset[str]]:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from string import Formatter
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, IntegerType, StringType, StructType
@@ -26,11 +25,13 @@ from truelog.tables.side_tables import relation_names, side_tables
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Match
 from truelog.views.lateness import CORRECTIONS
+from truelog.views.placeholders import unknown
 from truelog.views.view import View
 
 # A record's contribution must depend on that record alone, so no operator here combines rows.
 _ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_OF_DIFFERENCES = {"key_json", "streamed", "rebuilt", "reconciliation", "cause"}  # `truelog.reconcile.row_diff`
 _NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
 
 
@@ -78,8 +79,8 @@ def _compile_counts(
     """A table of counts, whose key columns have the types of the columns that they come from."""
     known = {each.side: each for each in earlier}
     used = {match.table(name) for match in counts.values() for name in match.tables}
-    if unknown := sorted(used - known.keys()):
-        raise BadDeclaration(f"{name}: a match uses {', '.join(unknown)}, but the tables before it are {[*known]}.")
+    if missing := sorted(used - known.keys()):
+        raise BadDeclaration(f"{name}: a match uses {', '.join(missing)}, but the tables before it are {[*known]}.")
     joined = Joined(counts, {table: known[table] for table in known if table in used})
     keys = [{k: type_of(match.key[k], match, joined.tables) for k in view.key} for match in counts.values()]
     if any(each != keys[0] for each in keys):
@@ -137,9 +138,7 @@ def _texts(table: CompiledView) -> int:
 
 
 def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> CompiledView:
-    unknown = [topic for topic in view.reads if topic not in schemas]
-    if unknown:
-        missing = ", ".join(unknown)
+    if missing := ", ".join(topic for topic in view.reads if topic not in schemas):
         raise BadDeclaration(f"{name} reads {missing}: no such event type is registered; see `truelog status`.")
     frames = {topic: empty_frame(spark, schemas[topic]) for topic in view.reads}
     selected = view.contributions(*(frames[topic] for topic in view.reads))
@@ -169,11 +168,11 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
 def _require_indexes(compiled: CompiledView) -> None:
     for declared in compiled.view.indexes:
         if isinstance(declared, str):
-            unknown = {name for _, name, _, _ in Formatter().parse(declared) if name} - compiled.shown.keys()
+            wrong = unknown(declared, compiled.shown)
         else:
-            unknown = set(declared) - compiled.stored_columns.keys()
-        if unknown:
-            raise BadDeclaration(f"{compiled.name}: an index names {', '.join(sorted(unknown))}: no such column.")
+            wrong = set(declared) - compiled.stored_columns.keys()
+        if wrong:
+            raise BadDeclaration(f"{compiled.name}: an index names {', '.join(sorted(wrong))}: no such column.")
 
 
 def _require_unique_columns(compiled: CompiledView) -> None:
@@ -199,6 +198,9 @@ def _conflict(first: str, second: str, column: str) -> str:
 
 def _require_names(compiled: CompiledView) -> None:
     """Table and column names must be plain, because they appear in the SQL of two engines."""
+    if taken := _OF_DIFFERENCES & {*compiled.view.key}:
+        column = ", ".join(sorted(taken))
+        raise BadDeclaration(f"{compiled.name}: a table of differences already has the column {column}; rename it.")
     readable = relation_names(compiled.view)
     if len(set(readable)) < len(readable):
         raise BadDeclaration(f"{compiled.name}: `present` names a side table; the side tables are {readable}.")

@@ -12,6 +12,7 @@ from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
+from truelog.views.placeholders import filled
 
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
@@ -72,7 +73,7 @@ def _create_indexes(connection: Connection, compiled: CompiledView) -> None:
 
 def _indexed(table: CompiledView, declared: tuple[str, ...] | str) -> sql.Composed:
     if isinstance(declared, str):
-        return sql.SQL("gin (({}))").format(sql.SQL(declared.format(**table.shown)))
+        return sql.SQL("gin (({}))").format(sql.SQL(filled(declared, table.shown)))
     return sql.SQL("btree ({})").format(names(declared))
 
 
@@ -106,12 +107,12 @@ def create_table(connection: Connection, compiled: CompiledView, schema: str, ta
 
 def _create_stage(connection: Connection, compiled: CompiledView) -> None:
     # Unlogged: a database crash empties the table. The merge then sees a wrong count and hash and refuses the batch.
-    tags = {"attempt": "text", "row_hash": "bigint", "loaded_at": "timestamptz DEFAULT now()"}
+    tags = {"_attempt": "text", "_row_hash": "bigint", "_loaded_at": "timestamptz DEFAULT now()"}
     columns = {**tags, **compiled.stored_columns}
     table = sql.Identifier("stage", compiled.table)
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, definitions(columns)))
     index = sql.Identifier(f"{compiled.table}_attempt")
-    connection.execute(sql.SQL("CREATE INDEX {} ON {} (attempt)").format(index, table))
+    connection.execute(sql.SQL("CREATE INDEX {} ON {} (_attempt)").format(index, table))
 
 
 def show(connection: Connection, compiled: CompiledView) -> None:
@@ -151,7 +152,7 @@ def _presented(connection: Connection, compiled: CompiledView, schema: str, cloc
     named["clock"] = clock
     for name, select in compiled.view.present.items():
         target = sql.Identifier(schema, f"{compiled.name}_{name}")
-        yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(select.format(**named)))
+        yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(filled(select, named)))
 
 
 def _definition(compiled: CompiledView, table: CompiledView) -> Iterator[sql.Composed]:

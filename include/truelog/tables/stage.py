@@ -2,7 +2,8 @@
 
 Every task attempt loads its rows in one transaction under a unique id and reports (attempt, rows, hash). The merge
 reads exactly the attempts that Spark accepted. It ignores the rows of a failed, repeated or suspended attempt, and it
-checks the count and the hash to detect rows that a database crash lost.
+checks the count and the hash to detect rows that a database crash lost. The names of staging's own columns begin with
+"_", which no column of a view does.
 """
 
 import uuid
@@ -92,7 +93,7 @@ def require_complete(connection: Connection, compiled: CompiledView, staged: Sta
 
 
 def _require_complete(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
-    query = sql.SQL("SELECT count(*), coalesce(sum(row_hash), 0) FROM {} WHERE attempt = ANY(%s)").format(
+    query = sql.SQL("SELECT count(*), coalesce(sum(_row_hash), 0) FROM {} WHERE _attempt = ANY(%s)").format(
         table(compiled)
     )
     row = connection.execute(query, (list(staged.attempts),)).fetchone()
@@ -113,7 +114,7 @@ def add(connection: Connection, compiled: CompiledView, schema: str, staged: Sta
     updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]
     connection.execute(
         sql.SQL(
-            "INSERT INTO {target} AS t ({columns}) SELECT {columns} FROM {stage} WHERE attempt = ANY(%s) "
+            "INSERT INTO {target} AS t ({columns}) SELECT {columns} FROM {stage} WHERE _attempt = ANY(%s) "
             "ON CONFLICT ({key}) DO UPDATE SET {updates}"
         ).format(
             target=sql.Identifier(schema, compiled.table),
@@ -129,7 +130,7 @@ def add(connection: Connection, compiled: CompiledView, schema: str, staged: Sta
 def clear(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
     """Delete staged rows that were merged or are no longer needed."""
     for each, rows in staged.by_table(compiled):
-        query = sql.SQL("DELETE FROM {} WHERE attempt = ANY(%s)").format(table(each))
+        query = sql.SQL("DELETE FROM {} WHERE _attempt = ANY(%s)").format(table(each))
         connection.execute(query, (list(rows.attempts),))
 
 
@@ -252,10 +253,10 @@ class _Attempt:
         self.name, self.rows, self.hash = name, 0, 0
 
     def tag_schema(self, schema: pa.Schema) -> pa.Schema:
-        return schema.insert(0, pa.field("attempt", pa.string()))
+        return schema.insert(0, pa.field("_attempt", pa.string()))
 
     def tag(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        hashes = batch.column("row_hash").to_numpy()
+        hashes = batch.column("_row_hash").to_numpy()
         self.rows += batch.num_rows
         self.hash += int(hashes.sum(dtype=np.int64))  # this sum wraps around; `report` wraps the total
         names = pa.array([self.name]).take(pa.array(np.zeros(batch.num_rows, np.int64)))

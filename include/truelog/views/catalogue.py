@@ -1,12 +1,14 @@
 """The catalogue of views: one view for each file in the views folder.
 
 A file that cannot be loaded or declares no `VIEW` causes an error, because a silently missing view would be worse.
+`truelog.schema.declaration_files` says which files are declarations.
 """
 
-import importlib.util
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+from truelog.schema import declaration_files
 from truelog.support.errors import BadDeclaration
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ VIEWS = Path(__file__).parents[3] / "spark_apps" / "views"
 
 def view_names(folder: Path = VIEWS) -> list[str]:
     """The names of all views, read without loading the files, which is cheap enough for a DAG file."""
-    return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+    return declaration_files.declared_names(folder)
 
 
 def table_name(view: str, version: int, side: str = "") -> str:
@@ -34,15 +36,13 @@ def load_view(name: str, folder: Path = VIEWS) -> "View":
     from truelog.views.view import View  # imports PySpark, which `view_names` does not need
 
     path = folder / f"{name}.py"
-    if not path.exists():
+    if name not in view_names(folder):
         raise BadDeclaration(f"There is no view {name!r}; the views are {', '.join(view_names(folder))}.")
-    spec = importlib.util.spec_from_file_location(f"truelog_views.{name}", path)
-    assert spec is not None  # noqa: S101
-    assert spec.loader is not None  # noqa: S101
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # a file may raise anything when it is imported
+    content, module = declaration_files.content(path), ModuleType(f"truelog_views.{name}")
+    module.__file__ = str(path)
+    try:  # Python's own cache of compiled files would overlook a change within a second
+        exec(compile(content, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    except (Exception, SystemExit) as error:  # a file may raise anything when it is imported
         raise BadDeclaration(f"{path.name} cannot be loaded: {type(error).__name__}: {error}") from error
     view = getattr(module, "VIEW", None)
     if not isinstance(view, View):

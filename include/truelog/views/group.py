@@ -54,6 +54,8 @@ class Group(View):
             raise BadDeclaration(f"the key {self.key} does not begin with {self.by}, the columns of a group")
         if self.reads_clock:
             raise BadDeclaration("a Group has no `keep`, no `window` and no clock: its rows depend on its inputs alone")
+        if taken := {*COORDINATES} & {*self.by, *self.inputs}:
+            raise BadDeclaration(f"an input already has the column {', '.join(sorted(taken))}; rename the column")
         if isinstance(self.fold, Steps):
             self._require_one_state(self.fold)
         object.__setattr__(self, "measures", {name: Value() for name in self.values})
@@ -90,5 +92,5 @@ class Group(View):
             raise BadDeclaration(f"steps need one order, but the events of {self.reads} have none in common")
         if steps.every < 1 or self.most % steps.every:
             raise BadDeclaration(f"most={self.most} is not a multiple of every={steps.every}")
-        if taken := {NUMBER, *COORDINATES} & {*self.values}:
-            raise BadDeclaration(f"a checkpoint already has the column {', '.join(sorted(taken))}; rename the value")
+        if taken := {NUMBER, *COORDINATES} & {*self.by, *self.values}:
+            raise BadDeclaration(f"a checkpoint already has the column {', '.join(sorted(taken))}; rename the column")

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from truelog.measures.measure import Measure
 from truelog.schema.names import TICKS
 from truelog.support.durations import seconds
+from truelog.support.errors import BadDeclaration
 from truelog.views.lateness import EventWindow, is_late
 
 
@@ -26,7 +27,7 @@ class View:
     reads: the event types; each has a topic of the same name.
     key, measures: the columns of a row; key columns may be NULL.
     present: further readable relations, name → SELECT over `{view}`, evaluated when they are read. In it, `{clock}` is
-        the log's clock at the view's positions, NULL before the first tick.
+        the log's clock at the view's positions, NULL before the first tick. Other braces stay as they are.
     checks: SQL predicates that are true for every row.
     keep: how long a row stays after the time in its first timestamp key column, by the log's clock ("7 days"). None
         means forever.
@@ -63,6 +64,8 @@ class View:
         for duration in (self.keep, self.allowed_lateness, self.dedupe):
             if duration is not None:
                 seconds(duration)
+        if type(self.version) is not int or not 0 < self.version < 2**31:
+            raise BadDeclaration(f"The version is {self.version!r}; use a whole number from 1.")
 
     @property
     def backfill_cost(self) -> str:

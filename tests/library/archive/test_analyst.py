@@ -3,6 +3,7 @@
 import pytest
 
 from truelog.archive import analyst
+from truelog.storage import exact_json
 from truelog.support.errors import BadInput, QueryTooSlow
 from truelog.support.settings import Settings
 
@@ -35,6 +36,15 @@ def test_a_query_reads_the_archived_records_of_an_event_type(platform: Settings)
 def test_sql_reads_the_archive_and_nothing_else(platform: Settings, query: str, why: str) -> None:
     with pytest.raises(BadInput, match=why), analyst.run_query(platform, query) as rows:
         analyst.as_dicts(rows)
+
+
+def test_json_has_every_digit_of_a_number(platform: Settings) -> None:
+    query = (
+        "SELECT 9007199254740993.5::DECIMAL(20, 1) AS d, 'NaN'::DOUBLE AS n, 9223372036854775807 AS i, 0.1::DOUBLE AS f"
+    )
+    with analyst.run_query(platform, query) as rows:
+        shown = exact_json.write(analyst.as_dicts(rows))
+    assert shown == '[{"d":9007199254740993.5,"n":"NaN","i":9223372036854775807,"f":0.1}]'
 
 
 def test_a_query_ends_at_its_time_limit(platform: Settings) -> None:

@@ -54,7 +54,7 @@ def test_rows_that_a_rebuild_has_staged_are_not_swept(letters: Letters, staging:
     ):
         staging(replace(letters, rebuilder=replace(letters.rebuilder, connection=mine)))
         mine.execute(
-            sql.SQL("INSERT INTO {} (attempt, reason, letters, row_hash) VALUES ('a', 'r', 1, 1)").format(
+            sql.SQL("INSERT INTO {} (_attempt, reason, letters, _row_hash) VALUES ('a', 'r', 1, 1)").format(
                 stage.table(letters.compiled)
             )
         )

@@ -4,7 +4,7 @@ import gzip
 import json
 import stat
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,8 @@ from truelog.traffic import generator
 
 pytestmark = pytest.mark.usefixtures("platform")
 
-LINE = '192.0.2.1 - - [17/May/2026:10:05:03 +0000] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
+LOGGED = "17/May/2026:10:05:03 +0000"
+LINE = f'192.0.2.1 - - [{LOGGED}] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
 VIEW = '''"""A view of a test."""
 from truelog import Sum, View
 VIEW = View(
@@ -64,7 +65,7 @@ def test_a_log_is_imported_and_malformed_lines_are_stored(platform: Settings, tm
     result = answer("import", "access-log", str(log), "--host", "commands.example")
 
     aside = Path(result.pop("kept_aside"))
-    assert result == {"lines": 3, "sent": 2, "malformed": 1}
+    assert result == {"lines": 3, "sent": 2, "malformed": 1, "future": 0}
     assert aside.read_text() == "not a line\n"
     assert [stat.S_IMODE(each.stat().st_mode) for each in (aside, aside.parent)] == [0o600, 0o700]
     values = in_the_log(platform)
@@ -76,8 +77,33 @@ def test_a_log_is_imported_and_malformed_lines_are_stored(platform: Settings, tm
 def test_a_log_without_malformed_lines_stores_none(platform: Settings, tmp_path: Path) -> None:
     (tmp_path / "access.log").write_text(f"{LINE}\n")
     result = answer("import", "access-log", str(tmp_path / "access.log"))
-    assert result == {"lines": 1, "sent": 1, "malformed": 0, "kept_aside": None}
+    assert result == {"lines": 1, "sent": 1, "malformed": 0, "future": 0, "kept_aside": None}
     assert not list((platform.home / "imports").glob("access.log.malformed"))
+
+
+def test_an_import_leaves_what_earlier_imports_of_files_of_the_same_name_set_aside(
+    platform: Settings, tmp_path: Path
+) -> None:
+    kept = []
+    for number, text in enumerate(("first\n", f"{LINE}\n", "second\n")):
+        log = tmp_path / str(number) / "[red] same.log"
+        log.parent.mkdir()
+        log.write_text(text)
+        kept.append(answer("import", "access-log", str(log))["kept_aside"])
+    assert kept[1] is None
+    assert [Path(str(each)).read_text() for each in (kept[0], kept[2])] == ["first\n", "second\n"]
+
+
+def test_a_line_of_the_future_is_set_aside_as_the_collector_refuses_it(platform: Settings, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    lines = [LINE.replace(LOGGED, f"{now + timedelta(minutes=m):%d/%b/%Y:%H:%M:%S +0000}") for m in (0, 4, 20)]
+    (tmp_path / "fast.log").write_text("".join(f"{line}\n" for line in lines))
+    result = answer("import", "access-log", str(tmp_path / "fast.log"))
+    aside = Path(result.pop("kept_aside"))
+    assert result == {"lines": 3, "sent": 2, "malformed": 0, "future": 1}
+    assert aside.read_text() == f"{lines[2]}\n"
+    ended = truelog("import", "access-log", str(tmp_path / "fast.log"))
+    assert "1 lines are in the future" in ended.stdout
 
 
 def test_truncated_and_missing_files_exit_with_2(platform: Settings, tmp_path: Path) -> None:

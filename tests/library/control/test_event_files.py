@@ -1,15 +1,20 @@
 """Event files: a file that cannot be used is named with the reason and does not hold up the others."""
 
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from runtime import kafka
+from tests.library import stray_files
 from truelog.control import event_files, event_registry
 from truelog.log import topics
+from truelog.schema import declaration_files
+from truelog.schema.event import EventTypes
 from truelog.storage.database import connect
-from truelog.support.settings import KafkaUser, Settings
+from truelog.support.settings import PROJECT, KafkaUser, Settings
 
 CREATED = ("added", "changed", "shrunk", "twisted")
 FILE = '''"""A remark."""
@@ -56,9 +61,10 @@ def test_only_files_that_can_be_used_are_registered(folder: Settings, caplog: py
     write(folder, "changed", partitions=3)
     write(folder, "shrunk", partitions=1)
     write(folder, "twisted", partitions=5, type_name="int")
-    (folder.events_folder / "broken.py").write_text("(")
+    stray_files.leave(folder.events_folder)
     reasons = event_files.register_files(folder)
-    assert reasons.keys() == {"broken", "shrunk", "stamped", "twisted"}
+    stray = {*stray_files.REFUSED, *declaration_files.misnamed(folder.events_folder)}
+    assert reasons.keys() == {"shrunk", "stamped", "twisted"} | stray
     assert "shrunk has 2 partitions" in reasons["shrunk"]
     assert "twisted.text: version 1 declared it as" in reasons["twisted"]
     with connect(folder) as connection:
@@ -68,3 +74,25 @@ def test_only_files_that_can_be_used_are_registered(folder: Settings, caplog: py
     assert partitions == {"added": 2, "changed": 3, "shrunk": 2, "twisted": 2}
     offsets = topics.end_offsets(folder, CREATED).offsets
     assert {name: len(each) for name, each in offsets.items()} == partitions
+
+
+def test_a_broken_file_does_not_hold_up_a_release(
+    platform: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = platform.model_copy(update={"events_folder": tmp_path})
+    main = runpy.run_path(str(PROJECT / "spark_apps" / "release.py"))["main"]
+    known: list[str] = []
+
+    def codes(spark: object, _: Settings, types: EventTypes, names: object) -> dict[str, str]:
+        known.extend(types)
+        return {}
+
+    session = SimpleNamespace(stop=lambda: None)
+    replaced = {"Settings": lambda: settings, "session": lambda *_: session, "application_codes": codes}
+    for name, function in replaced.items():
+        monkeypatch.setitem(main.__globals__, name, function)
+    write(settings, "released")
+    event_files.register_files(settings)
+    (tmp_path / "broken.py").write_text("(")
+    assert "broken.py cannot be loaded" in main()
+    assert "released" in known

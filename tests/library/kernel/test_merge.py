@@ -56,7 +56,7 @@ class Bench:
         """Everything that a merge writes."""
         excluded = self.ask('SELECT topic, partition, "offset", error FROM truelog.exclusion WHERE view = %s')
         tally = self.ask("SELECT merges, rows, preparing, merging > 0 FROM truelog.merge_tally WHERE view = %s")
-        staged = self.connection.execute(f'SELECT attempt FROM stage."{self.compiled.table}"'.encode()).fetchall()
+        staged = self.connection.execute(f'SELECT _attempt FROM stage."{self.compiled.table}"'.encode()).fetchall()
         return self.counts(), self.positions(), self.positions().ids, excluded, tally, staged
 
 
@@ -236,7 +236,7 @@ def test_a_merge_drops_the_rows_that_its_ticks_expire(connection: Connection) ->
     a_tick(connection, clock, 0, datetime(2026, 3, 1, 2, tzinfo=UTC), Positions())
     connection.execute(
         sql.SQL(
-            "INSERT INTO {} (attempt, row_hash, at, n) VALUES ('a', 1, '2026-03-01 00:30Z', 1), "
+            "INSERT INTO {} (_attempt, _row_hash, at, n) VALUES ('a', 1, '2026-03-01 00:30Z', 1), "
             "('a', 1, '2026-03-01 01:30Z', 1)"
         ).format(stage.table(compiled))
     )

@@ -60,7 +60,7 @@ def stage_events(connection: Connection, compiled: CompiledView, begin: int) -> 
     attempt = str(uuid.uuid4())
     connection.execute(
         sql.SQL(
-            "INSERT INTO {} (attempt, row_hash, event_id, n) "
+            "INSERT INTO {} (_attempt, _row_hash, event_id, n) "
             "SELECT %s, o, 'e' || o, 1 FROM generate_series(%s::int, %s::int) AS o"
         ).format(stage.table(compiled)),
         (attempt, begin, EVENTS - 1),

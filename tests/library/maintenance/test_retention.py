@@ -162,9 +162,9 @@ def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
 ) -> None:
     compiled = counter(f"v{uuid.uuid4().hex[:8]}")
     table.deploy_table(connection, compiled)
-    staged = sql.SQL("INSERT INTO {} (attempt, row_hash, event_id, n, loaded_at) VALUES ('a', 1, 'e', 1, {})").format(
-        stage.table(compiled), sql.SQL(OLD)
-    )
+    staged = sql.SQL(
+        "INSERT INTO {} (_attempt, _row_hash, event_id, n, _loaded_at) VALUES ('a', 1, 'e', 1, {})"
+    ).format(stage.table(compiled), sql.SQL(OLD))
     rows = f'SELECT count(*) FROM stage."{compiled.table}"'
     with connect(postgresql, autocommit=True) as rebuilding:
         stage.hold(rebuilding, compiled)

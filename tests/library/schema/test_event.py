@@ -160,6 +160,21 @@ def test_a_file_declares_one_topic_and_one_event(tmp_path: Path, head: str) -> N
         load_event(declare(tmp_path, "", head=head))
 
 
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [
+        ("event_id", "str"),
+        ("occurred_at", "datetime | None = None"),
+        ("sent_at", "datetime"),
+        ("received_at", "str"),
+        ("type", "str | None = None"),
+    ],
+)
+def test_the_fields_of_the_envelope_are_reserved(tmp_path: Path, name: str, declared: str) -> None:
+    with pytest.raises(BadDeclaration, match=rf"Thing\.{name}: each event already has a field of this name"):
+        load_event(declare(tmp_path, f"    {name}: {declared}"))
+
+
 def test_a_file_name_that_is_not_a_table_name_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadDeclaration, match="in its file name"):
         load_event(declare(tmp_path, "", name="Page-View"))

@@ -126,6 +126,22 @@ def test_the_first_migration_keeps_what_a_platform_has_stored(old: Settings) -> 
         assert one(connection, "SELECT array_agg(reason ORDER BY id) FROM truelog.launch") == ["down", "changed"]
 
 
+def test_the_columns_of_staging_get_names_that_no_view_can_have(old: Settings) -> None:
+    with connect(old) as connection:
+        connection.execute(
+            "CREATE TABLE stage.one_v1 (attempt text, row_hash bigint, loaded_at timestamptz DEFAULT now(), n bigint);"
+            "CREATE TABLE stage.one_v1_changes (attempt text, _weight int); INSERT INTO stage.one_v1 VALUES ('a', 1)"
+        )
+    migrate(old)
+    with connect(old) as connection:
+        query = (
+            "SELECT array_agg(attname ORDER BY attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+        )
+        columns = [connection.execute(query, (f"stage.{name}",)).fetchone() for name in ("one_v1", "one_v1_changes")]
+        assert columns == [(["_attempt", "_row_hash", "_loaded_at", "n"],), (["attempt", "_weight"],)]
+        assert one(connection, "SELECT _attempt FROM stage.one_v1") == "a"
+
+
 def test_an_older_database_is_refused_and_says_what_to_run_first(old: Settings) -> None:
     with connect(old) as connection:
         connection.execute("ALTER TABLE truelog.lag_sample DROP COLUMN verdicts")

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+from truelog.monitor.view_report import view_entries
 
 from tests.command import answer, truelog
+from tests.library import stray_files
+from truelog.schema import declaration_files
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -47,3 +50,15 @@ def test_commands_on_the_whole_catalogue_show_broken_views_and_the_others(postgr
     assert "BadDeclaration: broken.py cannot be loaded" in query.stderr
     assert set(answer("positions", exit_code=0, **environment)) == {"broken", "empty", "good"}
     assert {row["reader"] for row in answer("lag", exit_code=3, **environment)["lag"]} >= {"broken", "empty", "good"}
+
+
+def test_commands_on_the_whole_catalogue_show_stray_files_and_the_other_views(
+    postgresql: Settings, folder: Path
+) -> None:
+    stray_files.leave(folder)
+    answered = answer("views", exit_code=3, TRUELOG_VIEWS_FOLDER=str(folder))
+    assert [entry["view"] for entry in answered["views"]] == ["good"]
+    assert answered["refused"].keys() == {"empty", *stray_files.REFUSED, *declaration_files.misnamed(folder)}
+    entries = {each.view: each for each in view_entries(postgresql.model_copy(update={"views_folder": folder}))}
+    assert entries.keys() == {"empty", "good", *stray_files.REFUSED}
+    assert all(entries[name].broken for name in stray_files.REFUSED)

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
 from truelog.cli.times import duration
 from truelog.support.settings import Settings
 
@@ -109,27 +107,27 @@ def _answer(answer: dict[str, Any], line: str, as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
-        typer.echo(line)
+        say(line)
 
 
 def _show(alerts: "list[Alert]", causes: dict[str, str], silences: "list[Silence]", overdue: list[str]) -> None:
     heads = ("alert", "severity", "since", "acknowledged", "follows from")
-    table, console = Table(*heads, box=SIMPLE, padding=(0, 1, 0, 0)), Console()
+    table = Sheet(*heads, box=SIMPLE, padding=(0, 1, 0, 0))
     for alert in alerts:
         since, cause = f"{alert.opened_at:%m-%d %H:%M:%S}", causes.get(alert.key, "")
         table.add_row(alert.key, str(alert.definition.severity), since, alert.acknowledged_by or "", cause)
     if alerts:
-        console.print(table)
+        table.show()
     for alert in alerts:
         kind = alert.definition
         line = f"{kind.meaning.format(subject=alert.subject)}: {alert.cause}\n    {kind.first_step}"
         line += f" docs/runbooks/{alert.kind}.md"
-        console.print(f"{alert.key}: {line}", highlight=False, markup=False, soft_wrap=True)
+        say(f"{alert.key}: {line}")
     for each in silences:
         line = f"silence {each.id}: {each.pattern} until {each.until:%m-%d %H:%M} UTC by {each.by}: {each.why}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line)
     if overdue:
         line = f"These sources are making no checks: {', '.join(overdue)}. Is `lag` READY in `truelog status`?"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line)
     elif not alerts:
-        console.print("no alert is open")
+        say("no alert is open")

@@ -4,9 +4,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import AsJson, Exit, print_json, say
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,12 +33,11 @@ def audit(deep: Deep = False, as_json: AsJson = False) -> None:
     if as_json:
         print_json(report.as_dict())
     else:
-        console = Console()
         for fault in report.faults:
-            console.print(fault, highlight=False, markup=False, soft_wrap=True)
+            say(fault)
         records = sum(file.records for each in report.partitions for file in each.files)
         facts = f"{records:,} records in {len(report.partitions)} partitions, {report.orphans} orphaned files"
-        console.print(f"{report.verdict}  {facts}", highlight=False)
+        say(f"{report.verdict}  {facts}")
     if report.faults:
         raise typer.Exit(Exit.DIFFERENT)
 
@@ -54,9 +52,9 @@ def accept_loss(as_json: AsJson = False) -> None:
         print_json({"lost": [asdict(each) for each in accepted]})
         return
     for each in accepted:
-        typer.echo(f"{each.topic} {each.partition}: [{each.start}, {each.end}) is recorded as lost")
+        say(f"{each.topic} {each.partition}: [{each.start}, {each.end}) is recorded as lost")
     if not accepted:
-        typer.echo("nothing is lost")
+        say("nothing is lost")
 
 
 @app.command()
@@ -70,12 +68,12 @@ def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = Fal
 
     def report(adopted: "Adoption") -> None:
         if not as_json:
-            typer.echo(_describe(adopted, dry_run))
+            say(_describe(adopted, dry_run))
 
     settings = Settings()
     types = adopt_event_versions(settings, dry_run=dry_run)
     for event in types if not as_json else ():
-        typer.echo(f"{event}: event versions {'would come' if dry_run else 'came'} from the bucket")
+        say(f"{event}: event versions {'would come' if dry_run else 'came'} from the bucket")
     done = adopt_newest(settings, table, report, dry_run=dry_run)
     if table and not done:
         raise typer.BadParameter(f"neither the catalog nor the bucket has a table {table}")
@@ -84,7 +82,7 @@ def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = Fal
         tables = [each.as_dict() for each in done]
         print_json({"dry_run": dry_run, "event_types": types, "tables": tables, "replays": replays})
     elif replays:
-        typer.echo(f"{replays:,} replays of dead letters came from the log")
+        say(f"{replays:,} replays of dead letters came from the log")
 
 
 def _describe(adopted: "Adoption", dry_run: bool) -> str:
@@ -106,17 +104,15 @@ def accept_cut(topic: CutTopic = None, as_json: AsJson = False) -> None:
 
     def report(cut: AcceptedCut) -> None:
         if not as_json:
-            typer.echo(
+            say(
                 f"{cut.topic} {cut.partition}: cut at {cut.cut_at}, read again from {cut.trusted_from} on; "
                 f"{cut.moved} records were appended again, {cut.lost} records are lost"
             )
             for view in cut.views:
-                typer.echo(
-                    f"  {view} has counted other records than the archive: run `truelog reconcile {view} --repair`"
-                )
+                say(f"  {view} has counted other records than the archive: run `truelog reconcile {view} --repair`")
 
     accepted = accept_cuts(Settings(), topic, report)
     if as_json:
         print_json({"accepted": [each.as_dict() for each in accepted]})
     elif not accepted:
-        typer.echo("no cut is open")
+        say("no cut is open")

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
 from truelog.cli.naming import named
-from truelog.cli.output import MOST_ROWS, AsJson, Exit, print_json
+from truelog.cli.output import MOST_ROWS, AsJson, Exit, Sheet, print_json, say
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
@@ -38,7 +36,7 @@ def verify(name: Name, as_json: AsJson = False) -> None:
         print_json(result.as_dict())
     else:
         line = f"{result.certificate}  {result.rows:,} rows  {result.answer}  {result.reason}".rstrip()
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line)
     codes = {VerificationVerdict.EQUAL: Exit.FINE, VerificationVerdict.DIFFERENT: Exit.DIFFERENT}
     raise typer.Exit(codes.get(result.answer, Exit.UNKNOWN))
 
@@ -57,16 +55,15 @@ def certificates(view: OneView = None, limit: Limit = 50, as_json: AsJson = Fals
     if as_json:
         print_json({"certificates": [asdict(entry) for entry in entries], "without": without})
         return
-    console = Console()
     if entries:
-        console.print(_table(entries))
+        _table(entries).show()
     for each in without:
-        console.print(f"{each} has no certificate: the next EQUAL `truelog reconcile` makes one", highlight=False)
+        say(f"{each} has no certificate: the next EQUAL `truelog reconcile` makes one")
 
 
-def _table(entries: "list[CertificateEntry]") -> Table:
+def _table(entries: "list[CertificateEntry]") -> Sheet:
     """The table of certificates. Ids are wrapped, not truncated, because a truncated id finds no certificate."""
-    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Sheet(box=SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("certificate", overflow="fold")
     for name in ("version", "rows", "age"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -4,10 +4,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
 from truelog.support.settings import Settings
 
 Name = Annotated[str, typer.Argument(metavar="EVENT", help="The event type.")]
@@ -22,10 +20,10 @@ def list_events(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"events": [_summary(each) for each in histories.values()]})
         return
-    table = Table("event type", "version", "reading", "fields", box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Sheet("event type", "version", "reading", "fields", box=SIMPLE, padding=(0, 1, 0, 0))
     for each in histories.values():
         table.add_row(each.name, str(each.version), str(each.reading), str(len(each.event_type().fields)))
-    Console().print(table)
+    table.show()
 
 
 @app.command()
@@ -47,14 +45,13 @@ def show(event: Name, as_json: AsJson = False) -> None:
     if as_json:
         print_json(_summary(history) | {"versions": versions})
         return
-    console = Console()
     for each in versions:
         cut = ", ".join(f"{p}:{o}" for p, o in each["first_offsets"].items()) or "the first offset of each partition"
-        console.print(f"version {each['version']} judges from {cut}", highlight=False)
+        say(f"version {each['version']} judges from {cut}")
         for field in each["declaration"]["fields"]:
             bounds = ", ".join(f"{n} {field[n]}" for n in ("least", "most", "shortest", "longest") if n in field)
             required = "required" if field["required"] else "optional"
-            console.print(f"  {field['name']}  {field['type']}  {required}  {bounds}".rstrip(), highlight=False)
+            say(f"  {field['name']}  {field['type']}  {required}  {bounds}".rstrip())
 
 
 @app.command("rejudge")
@@ -64,14 +61,14 @@ def rejudge(event: Name, as_json: AsJson = False) -> None:
     from truelog.storage.audit_trail import by_hand
 
     def report(line: str) -> None:
-        typer.echo(line, err=True)
+        say(line, err=True)
 
     result = command.rejudge(Settings(), event, report, by_hand())
     if as_json:
         print_json(result.as_dict())
     else:
         for view, reason in result.refused.items():
-            typer.echo(f"{view}  {reason}")
+            say(f"{view}  {reason}")
     if result.refused:
         raise typer.Exit(Exit.UNKNOWN)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truelog.cli.output import AsJson, print_json, progress
+from truelog.cli.output import AsJson, print_json, progress, say
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def generate(
         print_json(asdict(result))
         return
     by_topic = ", ".join(f"{count:,} {topic}" for topic, count in result.topics.items() if count)
-    typer.echo(f"{result.sent:,} events sent in {result.seconds:.1f} s ({by_topic}) from seed {result.seed}")
+    say(f"{result.sent:,} events sent in {result.seconds:.1f} s ({by_topic}) from seed {result.seed}")
 
 
 def _send(

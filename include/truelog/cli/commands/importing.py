@@ -3,14 +3,15 @@
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
-from truelog.cli.output import AsJson, print_json, progress
+from truelog.cli.output import AsJson, print_json, progress, say
 from truelog.support.errors import BadInput, NotSetUp
 from truelog.support.files import private_folder
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
@@ -23,16 +24,18 @@ LogFile = Annotated[
 ]
 Host = Annotated[str, typer.Option(help="The site that the log belongs to, as `shop.example` or `https://…`.")]
 
+_LONGEST_NAME = 200  # bytes of the log's name that the name of a file contains
 _STEP = 500  # lines between two updates of the progress bar
 
 
 @dataclass
 class Imported:
-    """The result: the number of lines that were read, sent and malformed."""
+    """The result: the number of lines that were read, sent and malformed, or too far in the future to count."""
 
     lines: int = 0
     sent: int = 0
     malformed: int = 0
+    future: int = 0
     kept_aside: str | None = None
 
 
@@ -40,33 +43,36 @@ class Imported:
 def access_log(file: LogFile, host: Host = "localhost", as_json: AsJson = False) -> None:
     """Send the lines of an Apache or Nginx log (combined format) to Kafka as page views."""
     settings = Settings()
-    aside = settings.home / "imports" / f"{file.name}.malformed"
-    result = _import(settings, file, host, aside)
+    result = _import(settings, file, host)
     if as_json:
         print_json(asdict(result))
         return
-    typer.echo(f"{result.lines:,} lines: {result.sent:,} page views sent, {result.malformed:,} malformed")
+    say(f"{result.lines:,} lines: {result.sent:,} page views sent, {result.malformed:,} malformed")
+    if result.future:
+        say(f"{result.future:,} lines are in the future and would not count: was the server's clock fast?")
     if result.kept_aside:
-        typer.echo(f"malformed lines are in {result.kept_aside}")
+        say(f"lines that were not sent are in {result.kept_aside}")
 
 
-def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
+def _import(settings: Settings, file: Path, host: str) -> Imported:
     from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
+    from truelog.schema.event import FUTURE_LIMIT
     from truelog.sources.access_log.page_views import AccessLog, open_log, origin
 
     log, result = AccessLog(origin(host), _salt(settings)), Imported()
     with (
         progress(file.name, file.stat().st_size) as done,
         open_log(file) as (lines, raw),
-        _private_file(aside) as malformed,
+        _aside(settings, file) as aside,
         KafkaSender(settings, ["page_view"]) as sender,
     ):
         for line in _lines(lines, file):
             result.lines += 1
             event = log.page_view(result.lines, line)
-            if event is None:
-                result.malformed += 1
-                malformed.write(line + b"\n")
+            if event is None or event.occurred_at > datetime.now(UTC) + FUTURE_LIMIT:
+                result.malformed += event is None
+                result.future += event is not None
+                aside.write(line + b"\n")
             else:
                 sender.send(
                     OutgoingRecord("page_view", event.visitor_id, event.model_dump_json(exclude_none=True).encode())
@@ -75,7 +81,7 @@ def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
                 done(raw.tell())
         done(raw.tell())
     result.sent = sender.sent
-    result.kept_aside = str(aside) if result.malformed else None
+    result.kept_aside = str(aside.name) if result.malformed + result.future else None
     return result
 
 
@@ -95,13 +101,26 @@ def _lines(lines: BinaryIO, file: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def _private_file(path: Path) -> Iterator[BinaryIO]:
+def _aside(settings: Settings, log: Path) -> Iterator[BinaryIO]:
     """A file that only its owner can read, because the lines contain IP addresses. An empty file is removed."""
-    private_folder(path.parent)
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    name = os.fsdecode(os.fsencode(log.name)[:_LONGEST_NAME])
+    with _new_file(private_folder(settings.home / "imports"), name) as file:
         try:
             yield file
         finally:
             if not file.tell():
-                path.unlink()
+                Path(file.name).unlink()
+
+
+def _new_file(folder: Path, name: str) -> BinaryIO:
+    """A new file. Most servers call their log `access.log`, so other imports may have files with the same name."""
+    number, path = 1, folder / f"{name}.malformed"
+    while True:
+        with suppress(FileExistsError):
+            return open(path, "xb", opener=_private)
+        number += 1
+        path = folder / f"{name}.{number}.malformed"
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
-from truelog.cli.output import AsJson, print_json
+from truelog.cli.output import AsJson, Sheet, print_json, say
 from truelog.support.settings import Settings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The key name. It may contain a-z, 0-9, _ and -.")]
@@ -32,11 +30,11 @@ def list_keys(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"keys": [asdict(entry) for entry in entries]})
         return
-    table = Table("key", "role", "made (UTC)", "revoked (UTC)", box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Sheet("key", "role", "made (UTC)", "revoked (UTC)", box=SIMPLE, padding=(0, 1, 0, 0))
     for entry in entries:
         revoked = f"{entry.revoked_at:%Y-%m-%d %H:%M:%S}" if entry.revoked_at else ""
         table.add_row(entry.name, entry.role, f"{entry.made_at:%Y-%m-%d %H:%M:%S}", revoked)
-    Console().print(table)
+    table.show()
 
 
 @app.command()
@@ -57,8 +55,8 @@ def add(name: Name, role: RoleName, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"name": name, "role": role, "key": key})
     else:
-        typer.echo(key)
-        typer.echo(f"Services accept the key within {api_key.RELOAD_SECONDS:.0f} s. It is not shown again.", err=True)
+        say(key)
+        say(f"Services accept the key within {api_key.RELOAD_SECONDS:.0f} s. It is not shown again.", err=True)
 
 
 @app.command()
@@ -77,4 +75,4 @@ def revoke(name: Name, as_json: AsJson = False) -> None:
     if as_json:
         print_json(asdict(entry))
     else:
-        typer.echo(f"{name} is revoked. Services reject the key within {api_key.RELOAD_SECONDS:.0f} s.")
+        say(f"{name} is revoked. Services reject the key within {api_key.RELOAD_SECONDS:.0f} s.")

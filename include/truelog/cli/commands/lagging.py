@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
@@ -60,26 +58,25 @@ def _show(rows: "list[LagRow]") -> None:
     """Print the numbers by reader, followed by the reason for each verdict that is not OK."""
     from truelog.lag import report as lag_report
 
-    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table = Sheet(box=SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("partition", no_wrap=True)
     for name in ("position", "lag", "seconds", "in/s", "out/s"):
         table.add_column(name, justify="right", overflow="fold")  # a truncated number would be a wrong number
     table.add_column("verdict", no_wrap=True)
     for reader, partitions in lag_report.by_reader(rows).items():
-        table.add_row(f"[bold]{reader}[/bold]")
+        table.add_title(reader)
         for row in partitions:
             numbers = (row.position, row.lag_events, row.lag_seconds, row.rate_in, row.rate_counted)
             table.add_row(f"  {_partition(row)}", *map(_number, numbers), row.verdict)
-    console = Console()
-    console.print(table)
+    table.show()
     ages = [row.sample_age for row in rows if row.sample_age is not None and row.lag_events is not None]
     if ages:
-        console.print(f"Sampled up to {in_words(max(ages))} ago.", highlight=False)
+        say(f"Sampled up to {in_words(max(ages))} ago.")
     for row in rows:
         if row.verdict != "OK":
             reason = f"{row.reader} {_partition(row)}".strip() + f": {row.verdict}, {row.reason}"
             remaining = f"; caught up in {in_words(row.caught_up_in)}" if row.caught_up_in else ""
-            console.print(reason + remaining, highlight=False, markup=False, soft_wrap=True)
+            say(reason + remaining)
 
 
 def _partition(row: "LagRow") -> str:

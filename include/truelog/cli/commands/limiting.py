@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import AsJson, Exit, print_json, say
 from truelog.cli.times import duration, past_time
 from truelog.support.settings import Settings
 
@@ -113,7 +113,7 @@ def _decide(topic: str, address: str, verb: str, values: dict[str, Any], as_json
     if as_json:
         print_json(event.model_dump(exclude_none=True))
     else:
-        typer.echo(f"{address} is {verb}: the decision is in the log, and applies when the stream has read it")
+        say(f"{address} is {verb}: the decision is in the log, and applies when the stream has read it")
 
 
 def _address(text: str, *, or_all: bool = False) -> str:
@@ -132,11 +132,11 @@ def _show(answer: "RateLimitAnswer") -> None:
 
     decision = answer.decision
     verdict = "may make another request" if decision.allowed else f"is refused by its {decision.why}"
-    typer.echo(f"{answer.address} {verdict}" + (f": {answer.reason}" if answer.reason else ""))
+    say(f"{answer.address} {verdict}" + (f": {answer.reason}" if answer.reason else ""))
     window = in_words(decision.policy.window_seconds)
-    typer.echo(f"{decision.count:,} requests in {window}; the policy allows {decision.policy.max_requests:,}")
+    say(f"{decision.count:,} requests in {window}; the policy allows {decision.policy.max_requests:,}")
     if not decision.allowed:
         ends = f"on {decision.resets_at:%Y-%m-%d at %H:%M:%S} UTC" if decision.resets_at else "when it is unblocked"
-        typer.echo(f"allowed again {ends}")
+        say(f"allowed again {ends}")
     age = "of unknown age" if answer.age is None else f"{in_words(answer.age)} old"
-    typer.echo(f"advisory: the views are {age}")
+    say(f"advisory: the views are {age}")

@@ -1,16 +1,17 @@
 """`truelog query`, `explain`, `positions`, `views` and `sql`: read-only queries."""
 
 import json
+from contextlib import redirect_stdout
 from datetime import datetime
+from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from truelog.cli.naming import named
-from truelog.cli.output import MOST_ROWS, AsJson, Exit, print_json
+from truelog.cli.output import MOST_ROWS, AsJson, Exit, Sheet, print_json, say
 from truelog.cli.times import past_time
+from truelog.storage import exact_json
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -98,9 +99,9 @@ def _query_present(settings: Settings, view: str, wanted: "RowQuery") -> None:
     with db_snapshot.read_snapshot(settings) as connection:
         answer = serving_status.serving_statuses(connection).get(view)
         if answer and answer.reason:
-            typer.echo(answer.line, err=True)
+            say(answer.line, err=True)
         for row in row_export.json_lines(row_export.stream_rows(connection, wanted)):
-            typer.echo(row)
+            say(row)
 
 
 def _presented(settings: Settings, view: str, relation: str) -> str:
@@ -123,11 +124,11 @@ def _query_past(settings: Settings, view: str, at: datetime, wanted: "RowQuery",
         open_past(context, compiled, at) as past,
     ):
         if as_json:
-            print_json(past.as_dict() | {"rows": [json.loads(row) for row in past.rows(wanted)]})
+            print_json(past.as_dict() | {"rows": [exact_json.read(row) for row in past.rows(wanted)]})
             return
         for row in past.rows(wanted):
-            typer.echo(row)
-        typer.echo(json.dumps(past.as_dict(), default=str), err=True)
+            say(row)
+        say(json.dumps(past.as_dict(), default=str), err=True)
 
 
 def explain(  # noqa: PLR0913, PLR0917 — the options of the command
@@ -186,17 +187,17 @@ def positions(as_json: AsJson = False) -> None:
     if as_json:
         print_json(shown)
         return
-    table = Table("view", "topic", "next offsets by partition")
+    table = Sheet("view", "topic", "next offsets by partition")
     for view, topics in shown.items():
         for topic, offsets in topics.items() or {"": dict[int, int]()}.items():
             by_partition = "  ".join(f"{p}:{offset:,}" for p, offset in offsets.items())
             table.add_row(view, topic, by_partition or ("nothing merged yet" if topic else "no table yet"))
-    Console().print(table)
+    table.show()
     for each in stalled:
         line = f"{each.view} has been stalled since {each.since:%Y-%m-%d %H:%M:%S}: {each.reason}"
-        Console().print(line, highlight=False, markup=False)
+        say(line)
     for answer in (answers[view] for view in shown if view in answers and answers[view].reason):
-        Console().print(answer.line, highlight=False, markup=False, soft_wrap=True)
+        say(answer.line)
 
 
 def views(as_json: AsJson = False) -> None:
@@ -232,7 +233,7 @@ def views(as_json: AsJson = False) -> None:
         for entry in entries:
             _show(entry)
         for name, reason in broken.items():
-            Console().print(f"{name}  {reason}", highlight=False, markup=False)
+            say(f"{name}  {reason}")
     if broken:
         raise typer.Exit(Exit.UNKNOWN)
 
@@ -253,10 +254,11 @@ def _declaration(view: "View") -> dict[str, Any]:
 
 def _declared(settings: Settings) -> "tuple[dict[str, View], dict[str, str]]":
     """The views by name, and the reason for each broken file."""
+    from truelog.schema import declaration_files
     from truelog.support.errors import BadDeclaration
     from truelog.views import catalogue
 
-    declared, broken = {}, {}
+    declared, broken = {}, declaration_files.misnamed(settings.views_folder)
     for name in catalogue.view_names(settings.views_folder):
         try:
             declared[name] = catalogue.load_view(name, settings.views_folder)
@@ -276,17 +278,21 @@ def sql(query: Query, seconds: Seconds = 300, as_json: AsJson = False) -> None:
         if as_json:
             print_json({"columns": rows.columns, "rows": analyst.as_dicts(rows)})
         else:
-            rows.show(max_rows=1_000)
+            with redirect_stdout(StringIO()) as shown:
+                rows.show(max_rows=1_000)
+            say(shown.getvalue().rstrip("\n"))
 
 
 def _show(entry: dict[str, Any]) -> None:
-    console = Console()
     run_by = f"run by {entry['application']}" if entry["application"] else "built once a day"
     facts = f"version {entry['version']}, reads {', '.join(entry['reads'])}, {run_by}"
     facts += f", served by the {entry['layer']} layer" if entry["layer"] else ""
-    console.print(f"[bold]{entry['view']}[/bold]  {facts}", highlight=False)
-    table = Table("column", "type", "aggregation", "meaning")
+    say(f"  {facts}", title=entry["view"])
+    table = Sheet("column", "type", "aggregation", "meaning")
     for column in entry["columns"]:
         aggregation = "key" if column["name"] in entry["key"] else entry["measures"].get(column["name"], "")
         table.add_row(column["name"], column["type"], aggregation, column["comment"] or "")
-    console.print(table if entry["columns"] else "  no table yet: the stream creates it on its first run")
+    if entry["columns"]:
+        table.show()
+    else:
+        say("  no table yet: the stream creates it on its first run")

@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from truelog.cli.naming import Views, named
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import AsJson, Exit, print_json, say
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,14 +53,13 @@ def reconcile(  # noqa: PLR0913, PLR0917 — the options of the command
     if as_json:
         print_json({"views": [result.as_dict() for result in results]})
     else:
-        console = Console()
         for r in results:
             counts = f"{r.rows:,} rows  {r.missing:,} missing  {r.extra:,} extra  {r.different:,} different"
             counts += f"  {r.repaired:,} repaired" if repair else ""
-            console.print(f"{r.view}  {counts}  {r.verdict}  {r.reason}".rstrip(), highlight=False)
+            say(f"{r.view}  {counts}  {r.verdict}  {r.reason}".rstrip())
             for each in r.causes:
                 why = f"  {each['cause']}, {each['rows']:,} rows: {each['about']}"
-                console.print(why, highlight=False, markup=False, soft_wrap=True)
+                say(why)
     raise typer.Exit(exit_code(results))
 
 
@@ -73,11 +71,10 @@ def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJs
     settings = Settings()
     chosen = named(settings, views)
     days = [each.replace(tzinfo=UTC) for each in day]
-    console = Console()
 
     def report(made: "Recomputed") -> None:
         if not as_json:
-            console.print(f"{made.view}  {made.covered.day:%Y-%m-%d %H:%M:%S}  {made.rows:,} rows", highlight=False)
+            say(f"{made.view}  {made.covered.day:%Y-%m-%d %H:%M:%S}  {made.rows:,} rows")
 
     by_hand = Recomputation.by_hand(settings)
     outcome = recompute_all(by_hand, chosen, days, unfinished=open_, report=report)
@@ -85,6 +82,6 @@ def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJs
         print_json(outcome.as_dict())
     else:
         for view, reason in outcome.refused.items():
-            console.print(f"{view}  {reason}", highlight=False, markup=False)
+            say(f"{view}  {reason}")
     if outcome.refused:
         raise typer.Exit(Exit.UNKNOWN)

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from truelog.cli.output import AsJson, print_json, progress
+from truelog.cli.output import AsJson, Sheet, print_json, progress, say
 from truelog.cli.times import past_time
 from truelog.support.settings import Settings
 
@@ -65,15 +62,15 @@ def list_letters(
         rows = [_summary(letter, sent.get(letter.at)) for letter in shown]
         print_json({"dead_letters": rows, "next": following})
         return
-    table = Table("place", "received (UTC)", "type", "reason", "sent to", box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Sheet("place", "received (UTC)", "type", "reason", "sent to", box=SIMPLE, padding=(0, 1, 0, 0))
     for letter in shown:
         row = _summary(letter, sent.get(letter.at))
         received = f"{letter.received_at:%Y-%m-%d %H:%M:%S}"
         cells = (row["place"], received, letter.event_type or "", f"{letter.field}: {letter.reason}", row["sent_to"])
-        table.add_row(*(Text(_printable(cell or "")) for cell in cells))
-    Console().print(table)
+        table.add_row(*(_printable(cell or "") for cell in cells))
+    table.show()
     if following:
-        typer.echo(f"For older dead letters, add --before {following}")
+        say(f"For older dead letters, add --before {following}")
 
 
 @app.command()
@@ -103,7 +100,7 @@ def show(place: Place, as_json: AsJson = False) -> None:
         print_json(answer | {"raw": base64.b64encode(letter.raw).decode()})
         return
     for name, value in answer.items():
-        typer.echo(f"{name + ':':<13} {value if name == 'text' else _printable(str(value))}")
+        say(f"{name + ':':<13} {value if name == 'text' else _printable(str(value))}")
 
 
 @app.command()
@@ -131,18 +128,18 @@ def replay(
     if as_json:
         print_json(vars(result) | {"dry_run": dry_run})
         return
-    typer.echo(f"{'would be sent' if dry_run else 'sent'}: {result.sent:,}")
-    typer.echo(f"already sent: {result.already_sent:,}")
+    say(f"{'would be sent' if dry_run else 'sent'}: {result.sent:,}")
+    say(f"already sent: {result.already_sent:,}")
     _print_reasons("still invalid", result.invalid)
     _print_reasons("skipped", result.skipped)
 
 
 def _print_reasons(title: str, reasons: Counter[str]) -> None:
-    typer.echo(f"{title}: {reasons.total():,}")
+    say(f"{title}: {reasons.total():,}")
     for reason, count in reasons.most_common(_REASONS_SHOWN):
-        typer.echo(f"  {count:,}  {_printable(reason)}")
+        say(f"  {count:,}  {_printable(reason)}")
     if len(reasons) > _REASONS_SHOWN:
-        typer.echo(f"  and {len(reasons) - _REASONS_SHOWN:,} other reasons")
+        say(f"  and {len(reasons) - _REASONS_SHOWN:,} other reasons")
 
 
 def _summary(letter: "DeadLetter", sent: "Reservation | None") -> dict[str, Any]:

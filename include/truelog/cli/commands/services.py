@@ -4,9 +4,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from truelog.cli.commands.streaming import (
     FINE,
@@ -17,7 +14,7 @@ from truelog.cli.commands.streaming import (
     unread_input,
     unread_table,
 )
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 
 if TYPE_CHECKING:
@@ -68,10 +65,9 @@ def _show(settings: Settings, states: "list[State]", as_json: bool) -> bool:
         services = [asdict(state) for state in states]
         print_json({"services": services, "streams": applications, "batch_views": built, **unread, "connect": connect})
         return fine
-    console = Console()
-    console.print(_table(states))
+    _table(states).show()
     for table in (*tables(applications), *batch_table(built), *unread_table(unread)):
-        console.print(table)
+        table.show()
     airflow = connect["airflow"]
     lines = [
         f"analysts: {connect['psql']}",
@@ -79,7 +75,7 @@ def _show(settings: Settings, states: "list[State]", as_json: bool) -> bool:
         f"Airflow:  {airflow['url']}",
         *(f"          sign in as {user}, password: {setting}" for user, setting in airflow["passwords"].items()),
     ]
-    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    say("\n".join(lines))
     return fine
 
 
@@ -97,13 +93,13 @@ def _connections(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _table(states: "list[State]") -> Table:
-    table = Table("service", "state", "pid", "MB", "address")
+def _table(states: "list[State]") -> Sheet:
+    table = Sheet("service", "state", "pid", "MB", "address")
     for state in states:
         memory = "" if state.memory_mb is None else f"{state.memory_mb:.0f}"
         table.add_row(state.name, state.state, str(state.pid or ""), memory, state.address)
     total = sum(state.memory_mb or 0 for state in states)
     table.add_section()
     table.add_row("all", "", "", f"{total:.0f}", "")
-    table.caption = escape("\n".join(f"{state.name}: {state.reason}" for state in states if state.reason))
+    table.note("\n".join(f"{state.name}: {state.reason}" for state in states if state.reason))
     return table

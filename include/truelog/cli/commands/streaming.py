@@ -4,10 +4,8 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from truelog.cli.output import AsJson, print_json
+from truelog.cli.output import AsJson, Sheet, print_json, say
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
@@ -50,9 +48,7 @@ def _set_desired(name: str, desired: str, as_json: bool) -> None:
     if as_json:
         print_json({"application": name, "desired": desired})
     else:
-        typer.echo(
-            f"{name}: the desired state is {desired}. The stream_{name} DAG applies it, and `truelog status` shows it."
-        )
+        say(f"{name}: the desired state is {desired}. The stream_{name} DAG applies it, and `truelog status` shows it.")
 
 
 def streams(settings: Settings) -> list[dict[str, Any]]:
@@ -83,12 +79,12 @@ def batch_views(settings: Settings) -> list[dict[str, Any]]:
         return []
 
 
-def batch_table(views: list[dict[str, Any]]) -> list[Table]:
+def batch_table(views: list[dict[str, Any]]) -> list[Sheet]:
     """A table of the batch-only views, if there are any."""
-    table = Table("batch-only view", "built (UTC)", "next build (UTC)", "reason")
+    table = Sheet("batch-only view", "built (UTC)", "next build (UTC)", "reason")
     for each in views:
         built = each["built_at"].strftime("%Y-%m-%d %H:%M:%S") if each["built_at"] else "not yet"
-        table.add_row(each["view"], built, f"{each['next_build']:%Y-%m-%d %H:%M}", escape(each["reason"]))
+        table.add_row(each["view"], built, f"{each['next_build']:%Y-%m-%d %H:%M}", each["reason"])
     return [table] if views else []
 
 
@@ -105,29 +101,27 @@ def unread_input(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     return {name: list(rows) for name, rows in shown.items()}
 
 
-def unread_table(unread: dict[str, list[dict[str, Any]]]) -> list[Table]:
+def unread_table(unread: dict[str, list[dict[str, Any]]]) -> list[Sheet]:
     """A table of the input that is not read, if there is any."""
-    table = Table("input that is not read", "by", "since", "reason")
+    table = Sheet("input that is not read", "by", "since", "reason")
     for each in unread["suspended_topics"]:
-        table.add_row(
-            f"topic {each['topic']}", each["application"], f"{each['since']:%H:%M:%S}", escape(each["reason"])
-        )
+        table.add_row(f"topic {each['topic']}", each["application"], f"{each['since']:%H:%M:%S}", each["reason"])
     for each in unread["broken_event_files"]:
-        table.add_row(f"file {each['event']}.py", "all", f"{each['since']:%H:%M:%S}", escape(each["reason"]))
+        table.add_row(f"file {each['event']}.py", "all", f"{each['since']:%H:%M:%S}", each["reason"])
     return [table] if table.row_count else []
 
 
-def tables(streams: list[dict[str, Any]]) -> list[Table]:
+def tables(streams: list[dict[str, Any]]) -> list[Sheet]:
     """The table of applications and the table of their views."""
-    applications = Table("application", "state", "pid", "MB", "lag events", "lag seconds", "last batch")
-    views = Table("view", "run by", "state", "lag events", "lag seconds", "reason")
+    applications = Sheet("application", "state", "pid", "MB", "lag events", "lag seconds", "last batch")
+    views = Sheet("view", "run by", "state", "lag events", "lag seconds", "reason")
     for each in streams:
         memory = "" if each["memory_mb"] is None else f"{each['memory_mb']:.0f}"
         at = each["batch_at"].strftime("%H:%M:%S") if each["batch_at"] else ""
         applications.add_row(each["application"], each["state"], str(each["pid"] or ""), memory, *_lag(each), at)
         for view in each["views"]:
-            views.add_row(view["view"], each["application"], view["state"], *_lag(view), escape(view["reason"]))
-    applications.caption = escape("\n".join(_lag_notes(streams)))
+            views.add_row(view["view"], each["application"], view["state"], *_lag(view), view["reason"])
+    applications.note("\n".join(_lag_notes(streams)))
     return [applications, views]
 
 
@@ -161,6 +155,6 @@ def confirm(as_json: AsJson = False) -> None:
         newest, machine = (hold.newest, hold.machine) if hold else (None, None)
         print_json({"held": hold is not None, "newest": newest, "machine": machine})
     elif hold is None:
-        typer.echo("the clock of the log has not jumped")
+        say("the clock of the log has not jumped")
     else:
-        typer.echo(f"confirmed: the clock of the log goes from {hold.newest} to {hold.machine}")
+        say(f"confirmed: the clock of the log goes from {hold.newest} to {hold.machine}")

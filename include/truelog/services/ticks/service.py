@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from truelog.log import topics
 from truelog.log.clock_guard import ClockGuard, newest_tick
-from truelog.schema.names import TICKS
 from truelog.schema.event import EventType, event_names, load_event
+from truelog.schema.names import TICKS
 from truelog.support.errors import ServiceDown
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import KafkaUser, Settings

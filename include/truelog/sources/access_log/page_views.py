@@ -2,14 +2,15 @@
 
 A line contains the client's address and user agent, the time, the request, and the response's status and size, but
 neither the visitor nor the host. The visitor id is a keyed hash of the address and the user agent, so that only holders
-of the key can identify the visitor. The host is the site that wrote the log. A page view depends only on its line and
-the line number, so a second import of the same file produces the same events with the same ids.
+of the key can identify the visitor. The host is the site that wrote the log. A page view depends only on its site, its
+line and the line number, so a second import of the same file produces the same events with the same ids.
 """
 
 import gzip
 import hashlib
 import hmac
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,13 +53,13 @@ class AccessLog:
 
     def page_view(self, number: int, line: bytes) -> PageView | None:
         """The event for a line. None if the line is malformed or its request is not for a page."""
-        entry = _LINE.fullmatch(line)
+        entry = _LINE.fullmatch(line.removeprefix(BOM_UTF8))
         request = entry and _REQUEST.fullmatch(_text(entry["request"]))
         if not entry or not request:
             return None
         try:
             return PageView(
-                event_id=hashlib.sha256(b"%d %s" % (number, line)).hexdigest()[:32],
+                event_id=hashlib.sha256(b"%d %s %s" % (number, self.origin.encode(), line)).hexdigest()[:32],
                 occurred_at=_time(entry),
                 ip=_text(entry["ip"]),
                 visitor_id=self._visitor(entry["ip"], entry["agent"]),

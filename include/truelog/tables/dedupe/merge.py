@@ -107,7 +107,7 @@ def _copies(seen: CompiledView, staged: StagedRows) -> sql.Composed:
     return sql.SQL(
         "SELECT {coordinates} FROM ("
         "SELECT *, lag({time}) OVER (PARTITION BY {id} ORDER BY {offset}) AS earlier FROM {stage} "
-        "WHERE attempt = ANY({attempts})) AS p WHERE {time} - {horizon} <= coalesce(earlier, ("
+        "WHERE _attempt = ANY({attempts})) AS p WHERE {time} - {horizon} <= coalesce(earlier, ("
         "SELECT {time} FROM {state} AS t WHERE ({id_of_t}) = ({id_of_p}) ORDER BY {offset} DESC LIMIT 1))"
     ).format(
         coordinates=names(COORDINATES),

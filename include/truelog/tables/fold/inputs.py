@@ -87,7 +87,7 @@ def first_inputs(compiled: CompiledView, inputs: sql.Composable) -> sql.Composed
 def _share(compiled: CompiledView, staged: StagedRows, number: int, shares: int) -> sql.Composed:
     """The query that reads the staged inputs for a share of the groups."""
     return sql.SQL(
-        "SELECT * FROM {} WHERE attempt = ANY({}) AND abs(mod(hashtextextended(ROW({})::text, 0), {})) = {}"
+        "SELECT * FROM {} WHERE _attempt = ANY({}) AND abs(mod(hashtextextended(ROW({})::text, 0), {})) = {}"
     ).format(
         stage.table(inputs_of(compiled)),
         sql.Literal(list(staged.attempts)),

@@ -98,7 +98,7 @@ def _stage_folded(compiled: CompiledView, settings: Settings, inputs: DataFrame)
 
 def _staged(table: CompiledView, rows: StagedRows) -> sql.Composed:
     """The staged rows of a table, for a FROM clause."""
-    return sql.SQL("(SELECT * FROM {} WHERE attempt = ANY({})) AS staged").format(
+    return sql.SQL("(SELECT * FROM {} WHERE _attempt = ANY({})) AS staged").format(
         stage.table(table), sql.Literal(list(rows.attempts))
     )
 

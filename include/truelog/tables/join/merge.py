@@ -180,7 +180,7 @@ def _stage_counts(connection: Connection, table: CompiledView, counted: str, cou
     """Stage counts for one column of a table. The other columns get 0."""
     values = (sql.Identifier(_WEIGHT) if name == counted else sql.SQL("0") for name in table.view.measures)
     connection.execute(
-        sql.SQL("INSERT INTO {} (attempt, {columns}) SELECT {}, {}, {} FROM ({}) AS counts").format(
+        sql.SQL("INSERT INTO {} (_attempt, {columns}) SELECT {}, {}, {} FROM ({}) AS counts").format(
             stage.table(table),
             sql.Literal(_PENDING.attempts[0]),
             names(table.key_columns),
@@ -197,7 +197,7 @@ def _add_pending(connection: Connection, table: CompiledView) -> None:
     sums = (sql.SQL("sum({})").format(sql.Identifier(name)) for name in table.view.measures)
     connection.execute(
         sql.SQL(
-            "INSERT INTO {} AS t ({columns}) SELECT {key}, {} FROM {} WHERE attempt = {} GROUP BY {key} "
+            "INSERT INTO {} AS t ({columns}) SELECT {key}, {} FROM {} WHERE _attempt = {} GROUP BY {key} "
             "ON CONFLICT ({key}) DO UPDATE SET {}"
         ).format(
             _state(table),
@@ -277,7 +277,7 @@ def _counts(
 
 def _staged_keys(table: CompiledView, staged: StagedRows) -> sql.Composed:
     """The query of the keys of staged rows."""
-    return sql.SQL("SELECT {} FROM {} WHERE attempt = ANY({})").format(
+    return sql.SQL("SELECT {} FROM {} WHERE _attempt = ANY({})").format(
         names(table.key_columns), stage.table(table), sql.Literal(list(staged.attempts))
     )
 

@@ -127,6 +127,18 @@ def test_the_event_id_depends_on_the_line_and_its_number() -> None:
     assert len({event_id(1, line()), event_id(2, line()), event_id(1, line(answer="200 1"))}) == 3
 
 
+def test_the_same_line_of_two_sites_is_two_events() -> None:
+    sites = (LOG, AccessLog("https://other.example", LOG.salt))
+    events = [site.page_view(1, line()) for site in sites]
+    assert len({event.event_id for event in events if event}) == 2
+
+
+def test_a_mark_of_the_encoding_does_not_belong_to_the_address() -> None:
+    event = LOG.page_view(1, b"\xef\xbb\xbf" + line())
+    assert event is not None
+    assert event.ip == "192.0.2.1"
+
+
 @given(st.binary(max_size=200), st.sampled_from(["request", "ip", "time", "answer", "referrer", "agent"]))
 def test_no_line_raises_an_exception(odd: bytes, field: str) -> None:
     marked = line(**{field: "ODD"})
