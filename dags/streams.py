@@ -28,7 +28,8 @@ the run waits before the next try. The *Streams* page shows the time of the next
 * **Clear** the active task, `keep` or `resting`, to restart `{name}` at once.
 * **Marking** the task as failed or successful does not affect `{name}`. The next run continues to watch it.
 * **Pause** this DAG to keep Airflow's *hands off*: it neither starts nor stops `{name}` until you unpause the DAG.
-* To stop `{name}`, use `truelog application stop {name}`. To start it again, use `truelog application start {name}`.
+* To stop `{name}`, use `truelog application stop {name}`. To start it again, or at once while it is RESTING, use
+  `truelog application start {name}`.
 
 `{name}` runs outside Airflow, with its log in `logs/{name}.log`. It keeps running when Airflow stops, and Airflow finds
 it again.

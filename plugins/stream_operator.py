@@ -2,10 +2,9 @@
 
 from typing import Any, NoReturn
 
-from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
-from stream_trigger import StreamTrigger
+from stream_trigger import RestTrigger, StreamTrigger
 
 from truelog.support.settings import Settings
 
@@ -41,6 +40,8 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
 class RestOperator(BaseOperator):  # type: ignore[misc]
     """Runs only if the application could not be started. Waits until the next start attempt, then fails the run.
 
+    A requested start ends the wait.
+
     Airflow shows this task and the failed task before it as long as the application RESTS.
     """
 
@@ -62,7 +63,7 @@ class RestOperator(BaseOperator):  # type: ignore[misc]
         self.log.warning(
             "%s is RESTING after repeated failures. Next try at %s UTC", self.application, f"{again:%H:%M:%S}"
         )
-        self.defer(trigger=DateTimeTrigger(again), method_name="rested")
+        self.defer(trigger=RestTrigger(self.application, again.isoformat()), method_name="rested")
 
     def rested(self, context: Any, event: Any) -> NoReturn:
         raise AirflowFailException(f"{self.application} was not started. The next run tries again")

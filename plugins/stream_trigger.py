@@ -1,4 +1,4 @@
-"""The trigger that watches one application and fires when something is wrong with it."""
+"""The triggers that watch one application: one fires when something is wrong with it, the other after its rest."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -17,6 +17,26 @@ def diagnose(settings: Settings, status: ApplicationStatus) -> Diagnosis | None:
     from truelog.apps import liveness  # imported here, so that the import does not block the triggerer's loop
 
     return liveness.diagnose(settings, status, datetime.now(UTC))
+
+
+class RestTrigger(DatabaseTrigger):
+    """Fires when the rest of an application is over, or at once when someone has requested a start."""
+
+    def __init__(self, name: str, due: str) -> None:
+        super().__init__(name)
+        self.due = due
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return "stream_trigger.RestTrigger", {"name": self.subject, "due": self.due}
+
+    async def watch(self, settings: Settings, connection: AsyncConnection) -> dict[str, str]:
+        due = datetime.fromisoformat(self.due)
+        while datetime.now(UTC) < due:
+            row = await (await connection.execute(application.SELECT_STATUS, (self.subject,))).fetchone()
+            if row and ApplicationStatus(*row).wish:
+                break
+            await asyncio.sleep(POLL_SECONDS)
+        return {"application": self.subject}
 
 
 class StreamTrigger(DatabaseTrigger):

@@ -8,6 +8,7 @@ import logging
 from fastapi import APIRouter, Depends, HTTPException
 
 from pages.access import SignedIn, may_restart, may_stop, require_own_page
+from truelog.apps import launcher
 from truelog.control import application
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -34,21 +35,24 @@ def restart(name: str, user: SignedIn) -> dict[str, str]:
 @router.post("/stop")
 def stop(name: str, user: SignedIn) -> dict[str, str]:
     """Stop the application until someone starts it again."""
-    return _set_desired(name, application.STOPPED, user)
+    settings = _settings_that_may_change(name, user)
+    with connect(settings) as connection:
+        application.set_desired(connection, name, application.STOPPED, user.get_name())
+    return _accepted(name, application.STOPPED, user.get_name())
 
 
 @router.post("/start")
 def start(name: str, user: SignedIn) -> dict[str, str]:
-    return _set_desired(name, application.RUNNING, user)
+    """Start the application, at once even if it RESTS after repeated failures."""
+    launcher.request_start(_settings_that_may_change(name, user), name, user.get_name())
+    return _accepted(name, application.RUNNING, user.get_name())
 
 
-def _set_desired(name: str, desired: str, user: SignedIn) -> dict[str, str]:
+def _settings_that_may_change(name: str, user: SignedIn) -> Settings:
     settings = _settings_for(name)
     if not may_stop(user):
         raise HTTPException(403, f"You may not stop or start {name}. This requires permission to change connections")
-    with connect(settings) as connection:
-        application.set_desired(connection, name, desired, user.get_name())
-    return _accepted(name, desired, user.get_name())
+    return settings
 
 
 def _settings_for(name: str) -> Settings:

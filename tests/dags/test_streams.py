@@ -247,12 +247,38 @@ def test_a_crash_loop_pauses_the_application(dags: "DagBag", database: Connectio
     with pytest.raises(TaskDeferred) as deferred:
         rest.execute({"dag_run": Run()})
     trigger: Any = deferred.value.trigger
-    assert type(trigger).__name__ == "DateTimeTrigger"
+    assert type(trigger).__name__ == "RestTrigger"
     [(first,)] = database.execute("SELECT min(launched_at) FROM truelog.launch WHERE application = %s", (NAME,))
-    assert trigger.moment == first + timedelta(seconds=postgresql.deaths_seconds)
+    due = first + timedelta(seconds=postgresql.deaths_seconds)
+    assert datetime.fromisoformat(trigger.due) == due
     with pytest.raises(AirflowFailException, match="The next run tries again"):
         getattr(rest, deferred.value.method_name)({}, {})
     assert len(launches(database)) == postgresql.deaths_allowed
+
+
+def test_a_requested_start_ends_the_rest(dags: "DagBag", database: Connection, postgresql: Settings) -> None:
+    """The start fails in the Spark provider, which has no connection here."""
+    from airflow.sdk.exceptions import AirflowNotFoundException
+    from stream_trigger import RestTrigger
+
+    def start() -> None:
+        launcher.request_start(postgresql, NAME, DOER)
+
+    start()
+    assert application.load_status(database, NAME).wish is None, "the application does not rest, and no start is due"
+    _died(database, postgresql.deaths_allowed)
+    due = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    assert payload(RestTrigger(NAME, due), looks=LOOKS) is None
+    assert payload(RestTrigger(NAME, due), looks=LOOKS, meanwhile=start) == {"application": NAME}
+    with pytest.raises(AirflowNotFoundException, match=SPARK):
+        launcher.ensure_desired_state(postgresql, NAME)
+    assert launcher.BY_REQUEST in launches(database)
+
+
+def test_a_rest_ends_when_it_is_over(dags: "DagBag", database: Connection) -> None:
+    from stream_trigger import RestTrigger
+
+    assert payload(RestTrigger(NAME, datetime.now(UTC).isoformat()), looks=0) == {"application": NAME}
 
 
 def test_a_cleared_rest_restarts_the_application(dags: "DagBag", database: Connection, postgresql: Settings) -> None:

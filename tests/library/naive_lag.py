@@ -81,10 +81,16 @@ def _ends_soon_by_offsets(window: list[Sample], limits: Limits) -> bool:
 def _still_since(window: list[Sample]) -> float:
     since = window[-1].at
     for sample in reversed(window):
-        if sample.position != window[-1].position:
+        if sample.position != window[-1].position or _is_hidden(sample):
             break
         since = sample.at
     return since
+
+
+def _is_hidden(sample: Sample) -> bool:
+    """Whether the reader is where an open transaction begins, and so has nothing to read."""
+    readable = sample.end if sample.committed_end is None else sample.committed_end
+    return sample.position < sample.end and readable - sample.position <= 0
 
 
 def _loses_in_each_third(window: list[Sample]) -> bool:

@@ -4,7 +4,7 @@ import sys
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
-from truelog.services.ticks import service as ticks
+from truelog.services.ticks import service as tick_service
 
 
 class Clock:
@@ -16,5 +16,5 @@ class Clock:
 
 
 if __name__ == "__main__":
-    ticks.datetime = Clock  # type: ignore[assignment, attr-defined]
-    ticks.main()
+    tick_service.datetime = Clock  # type: ignore[assignment, attr-defined]
+    tick_service.main()

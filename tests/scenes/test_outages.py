@@ -12,6 +12,8 @@ from tests.beds.world import EACH_EVENT, World
 from tests.scenes.applications import Application, start
 from truelog.archive.table import archived_positions
 from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.support.settings import Settings
 
 SERVICES = ("postgresql", "s3", "kafka")  # in the order in which the stream needs them to plan
 
@@ -22,6 +24,16 @@ pytestmark = [pytest.mark.own_servers, pytest.mark.usefixtures("each_event")]
 def _services_run_again(world: World) -> Iterator[None]:
     yield
     runtime.up(world.settings, SERVICES, tethered=True)
+
+
+def stop_services(settings: Settings) -> None:
+    with ThreadPoolExecutor(len(SERVICES)) as pool:
+        list(pool.map(partial(keeper.stop, settings), SERVICES))
+
+
+def require_complete(world: World, archive: Application, stream: Application, ends: Positions) -> None:
+    stream.wait(lambda: world.positions(EACH_EVENT).covers(ends), 90, "the view to be complete")
+    archive.wait(lambda: archived_positions(world.settings, ["page_view"]).covers(ends), 90, "the archive")
 
 
 def failed_at(application: Application, words: str) -> None:
@@ -38,8 +50,7 @@ def test_services_that_are_down_while_applications_plan(world: World, no_archive
     for application in (archive, stream):
         application.wait_fault()
     epochs = world.ask("SELECT application, epoch, incarnation FROM truelog.lease ORDER BY 1")
-    with ThreadPoolExecutor(len(SERVICES)) as pool:
-        list(pool.map(partial(keeper.stop, world.settings), SERVICES))
+    stop_services(world.settings)
     for application in (archive, stream):
         application.resume()
 
@@ -51,8 +62,22 @@ def test_services_that_are_down_while_applications_plan(world: World, no_archive
         for application, failure in failures:
             failed_at(application, f"waits for its services after {failure}")
         runtime.up(world.settings, [service], tethered=True)
-    stream.wait(lambda: world.positions(EACH_EVENT).covers(ends), 90, "the view to be complete")
-    archive.wait(lambda: archived_positions(world.settings, ["page_view"]).covers(ends), 90, "the archive")
+    require_complete(world, archive, stream, ends)
     assert world.ask("SELECT application, epoch, incarnation FROM truelog.lease ORDER BY 1") == epochs
+    assert (stream.end(), archive.end()) == (0, 0)
+    world.require_each_counted_once()
+
+
+@pytest.mark.nightly
+def test_services_that_are_down_while_applications_start(world: World, no_archive: None) -> None:
+    """The applications wait for their leases, without Airflow, and go on as soon as the services are back."""
+    world.traffic.send(300)
+    ends = topics.end_offsets(world.settings, ["page_view"])
+    stop_services(world.settings)
+    archive, stream = start(world.settings, "archive.py"), start(world.settings, "stream.py")
+    for application in (archive, stream):
+        failed_at(application, "a start waits for its services after OperationalError")
+    runtime.up(world.settings, SERVICES, tethered=True)
+    require_complete(world, archive, stream, ends)
     assert (stream.end(), archive.end()) == (0, 0)
     world.require_each_counted_once()

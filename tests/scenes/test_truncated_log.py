@@ -4,6 +4,7 @@ import pytest
 
 from tests.beds.world import World
 from tests.command import answer, truelog
+from tests.deadline import until
 from tests.library.kafka_cut import lose_end_of_logs
 from tests.scenes.applications import Application, start
 from tests.scenes.archive_contents import in_the_archive
@@ -25,6 +26,10 @@ TOPIC, VIEW, PARTITION = "page_view", "page_views", 0
 
 def end(world: World) -> int:
     return topics.end_offsets(world.settings, [TOPIC]).at(TOPIC, PARTITION)
+
+
+def require_end(world: World, expected: int) -> None:
+    assert end(world) == expected
 
 
 def refill(world: World, beyond: int) -> int:
@@ -53,6 +58,10 @@ def reason(world: World) -> str:
     return f"{stalled[0][0]} {suspended[0]}" if stalled and suspended else ""
 
 
+def both_run(world: World) -> bool:
+    return world.ask("SELECT count(*) FROM truelog.application_status WHERE alive") == [(2,)]
+
+
 def verdicts(world: World) -> set[LagVerdict]:
     """The verdicts of the view and the archive in the partition that was cut."""
     broker, found = topics.client(world.settings), set()
@@ -61,6 +70,15 @@ def verdicts(world: World) -> set[LagVerdict]:
         samples = [poll.samples[TOPIC, PARTITION] for poll in polls if (TOPIC, PARTITION) in poll.samples]
         found |= {assess([sample], sample.at, Limits()).verdict for sample in samples}
     return found
+
+
+def require_only_its_views_suspended(world: World, cut_at: int, read: int) -> None:
+    """While the log is still shorter than the positions, the applications go on without it."""
+    archiver, stream = archive(world), start(world.settings, "stream.py")
+    stream.wait(lambda: bool(reason(world)), 90, "the view and the archive to find the cut")
+    assert reason(world).count(f"Kafka has lost the records [{cut_at}, {read})") == 2
+    stream.wait(lambda: "follows ticks from" in stream.log.read_text(), 60, "the stream to go on with the rest")
+    assert (stream.end(), archiver.end()) == (0, 0)
 
 
 def test_a_log_that_was_cut_and_refilled_is_not_skipped(
@@ -74,11 +92,14 @@ def test_a_log_that_was_cut_and_refilled_is_not_skipped(
 
     cut_at = lose_end_of_logs(world.settings, [TOPIC], PARTITION)[TOPIC]
     world.traffic.reconnect()
-    assert end(world) == cut_at < read
+    until(lambda: require_end(world, cut_at), 30, "the leaders of the restarted broker")
+    assert cut_at < read
+    require_only_its_views_suspended(world, cut_at, read)
     acknowledged = refill(world, read)
 
     archiver, stream = archive(world), start(world.settings, "stream.py")
-    stream.wait(lambda: bool(reason(world)), 90, "the view and the archive to find the cut")
+    stream.wait(lambda: f"{VIEW} is stalled" in stream.log.read_text(), 90, "the view to find the cut")
+    stream.wait(lambda: both_run(world), 60, "the archive")
     assert reason(world).count(f"Kafka has lost the records [{cut_at}, {read})") == 2
     assert world.positions(VIEW).at(TOPIC, PARTITION) == read
     assert verdicts(world) == {LagVerdict.REWIND}

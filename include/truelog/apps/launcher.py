@@ -162,6 +162,15 @@ def last_error(settings: Settings, name: str) -> str:
     return next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1] if lines else "")[:_MAX_ERROR]
 
 
+def request_start(settings: Settings, name: str, doer: str) -> None:
+    """Set the desired state to running. If the application RESTS after repeated failures, its rest ends at once."""
+    with connect(settings) as connection:
+        application.set_desired(connection, name, application.RUNNING, doer)
+    if next_try(settings, name) is not None:
+        with connect(settings) as connection:
+            application.request_restart(connection, name, doer)
+
+
 def next_try(settings: Settings, name: str) -> datetime | None:
     """When an application that RESTS is started again, or None if it does not rest."""
     with connect(settings) as connection:

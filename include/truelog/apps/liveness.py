@@ -16,7 +16,6 @@ from truelog.control import application, topic_status, view_status
 from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.schema import event
 from truelog.schema.names import TICKS
 from truelog.storage import db_snapshot
 from truelog.support.errors import TruelogError
@@ -65,9 +64,9 @@ def _reader_positions(settings: Settings, name: str) -> tuple[Iterable[Positions
     Stalled views are left out, because a new process would not advance them either.
     """
     if name == ARCHIVE:
-        from truelog.archive.table import archived_positions  # its libraries take a second to import
+        from truelog.archive.table import archive_position  # its libraries take a second to import
 
-        return [archived_positions(settings, event.event_names(settings.events_folder))], None
+        return [archive_position(settings)], None
     with db_snapshot.read_snapshot(settings) as connection:
         statuses = view_status.view_statuses(connection)
         views = [each.view for each in statuses if each.application == name and each.state != view_status.STALLED]

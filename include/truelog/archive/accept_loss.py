@@ -9,12 +9,11 @@ from contextlib import contextmanager
 
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import archived_positions, open_catalog
-from truelog.control import lease, topic_status
+from truelog.control import event_registry, lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
 from truelog.log.positions import Positions, Range
 from truelog.log.topic_health import examine_topics
-from truelog.schema.event import event_names
 from truelog.storage.database import connect
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
@@ -43,7 +42,7 @@ def accept_lost_ranges(settings: Settings) -> list[Range]:
 
 @contextmanager
 def _without_archive(settings: Settings) -> Iterator[Collection[str]]:
-    """The declared topics under the archive's lease, or the topics that the running archive application has suspended.
+    """The registered topics under the archive's lease, or the topics that the running archive has suspended.
 
     Only such topics may be accepted as lost: the running application may be about to archive the others' records.
     """
@@ -54,6 +53,7 @@ def _without_archive(settings: Settings) -> Iterator[Collection[str]]:
             yield {each.topic for each in topic_status.suspended_topics(connection) if each.application == ARCHIVE}
         return
     try:
-        yield event_names(settings.events_folder)
+        with connect(settings) as connection:
+            yield event_registry.newest_versions(connection)
     finally:
         archive_lease.release()

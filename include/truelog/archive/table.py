@@ -25,8 +25,10 @@ from truelog.archive.catalog_pointer import (
     require_newest,
 )
 from truelog.archive.schema import arrow_schema
+from truelog.control import event_registry
 from truelog.log.positions import Positions
-from truelog.schema.event import EventType
+from truelog.schema.event import EventType, EventTypes
+from truelog.storage import db_snapshot
 from truelog.support.errors import CatalogBehind, ServiceDown, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
 
@@ -124,7 +126,7 @@ def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: 
 
 
 def _require_new(catalog: Catalog, topic: str, topic_id: str) -> None:
-    """Refuse to create a table that is only missing in the catalog.
+    """Refuse a catalog in which the table is only missing.
 
     Raises:
         CatalogBehind: the bucket has a table of this topic.
@@ -146,6 +148,20 @@ def require_same_topic(table: Table, topic_id: str) -> None:
         )
 
 
+def require_adopted(settings: Settings, types: EventTypes) -> None:
+    """Refuse a catalog that was restored from a backup, for commands that rely on what has happened since then.
+
+    Raises:
+        CatalogBehind: the bucket has a newer version of a table of these event types. The message says what to do.
+    """
+    with open_catalog(settings) as catalog:
+        for name, event_type in types.items():
+            try:
+                require_newest(load_table(catalog, identifier(name)))
+            except NoSuchTableError:
+                _require_new(catalog, name, event_type.topic_id)
+
+
 def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
     """The end of the archive in each partition; a topic that was never archived is left out.
 
@@ -160,6 +176,21 @@ def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
     except (OSError, SQLAlchemyError) as failed:
         why = f"the catalog or the object store did not answer: {failed}; see `truelog status`."
         raise ServiceDown(f"archive: {why}") from failed
+
+
+def archive_position(settings: Settings) -> Positions:
+    """The end of the archive in each registered topic.
+
+    If a topic has no table yet, the archive is where the topic began when it was registered. Otherwise, a topic that
+    the archive never began would be missing from every report.
+
+    Raises:
+        ServiceDown: a store does not answer, or the catalog is older than the bucket.
+    """
+    with db_snapshot.read_snapshot(settings) as connection:
+        registered = event_registry.beginnings(connection)
+    archived = archived_positions(settings, registered.offsets)
+    return Positions({**registered.offsets, **archived.offsets}, {**registered.ids, **archived.ids})
 
 
 def _positions(catalog: Catalog, topics: Iterable[str]) -> Positions:

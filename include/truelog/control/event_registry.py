@@ -6,7 +6,7 @@ registered together with its cut, the end offsets of the topic at that moment:
 1. Take the registry's lock exclusively.
 2. Compare the database with the copy in the bucket. A database that was restored from a backup gets what it lacks.
 3. Refuse a declaration that conflicts with an earlier version.
-4. Read the topic's end offsets. They are the cut.
+4. Read the topic's end offsets. They are the cut. Read a new topic's first offsets, from which on it must be archived.
 5. Commit the version and the cut to the database, then write the copy, then release the lock.
 
 Several event types take each step together. A refused type takes no further step, and does not hold up the others.
@@ -87,13 +87,18 @@ def _register(
     registered = dict[str, Registered]()
     with event_store.locked(settings, *(each.name for each in types)) as registry:  # 1
         before, refused = _compatible(registry, types)
-        ends, missing = topics.ends_of_existing(topics.client(settings), before)  # 4
+        broker = topics.client(settings)
+        ends, missing = topics.ends_of_existing(broker, before)  # 4
         refused |= {name: TopicRefused(reason) for name, reason in missing.items()}
-        unanswered = {topic for topic, _ in ends.unknown}
+        new = [name for name, topic_id in ends.positions.ids.items() if before[name].topic_id != topic_id]
+        begins = topics.begins_by_partition(broker, new)
+        unanswered = {topic for topic, _ in (*ends.unknown, *begins.unknown)}
         for event_type in types:
             if (name := event_type.name) in before.keys() - refused.keys() - unanswered:
-                registered[name] = _stored(registry, before[name], event_type, ends.positions)  # 5
+                bounds = begins.positions, ends.positions
+                registered[name] = _stored(registry, before[name], event_type, *bounds)  # 5
     ends.whole()
+    begins.whole()
     return registered, refused
 
 
@@ -113,8 +118,11 @@ def _compatible(
     return histories, refused
 
 
-def _stored(registry: Registry, before: EventHistory, event_type: EventType, ends: Positions) -> Registered:
-    after = _extended(before, event_version.declaration_of(event_type), ends)
+def _stored(
+    registry: Registry, before: EventHistory, event_type: EventType, begins: Positions, ends: Positions
+) -> Registered:
+    known = _with_topic(before, ends.ids[before.name], begins.offsets.get(before.name, {}))
+    after = _extended(known, event_version.declaration_of(event_type), begins, ends)
     after = replace(after, settings=event_version.settings_of(event_type))
     if after != before:
         registry.store(before, after)
@@ -135,7 +143,7 @@ def begin_reading(settings: Settings, event: str) -> EventType:
             raise BadInput(f"{event} is not a registered event type: see `truelog events list`.")
         if len(before.in_force()) == 1:
             return before.event_type()
-        cut = Cut(before.topic_id, before.reading + 1, before.version, {})
+        cut = Cut(before.topic_id, before.reading + 1, before.version, {}, before.began)
         after = replace(before, cuts=(*before.cuts, cut))
         registry.store(before, after)
     return after.event_type()
@@ -201,6 +209,15 @@ def newest_versions(connection: Connection) -> dict[str, tuple[str, int, int]]:
     return {event: (topic_id, reading, version) for event, topic_id, reading, version in rows}
 
 
+def beginnings(connection: Connection) -> Positions:
+    """Where each registered topic began when it was registered: from there on, every record must be archived."""
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT DISTINCT ON (event) event, topic_id, began FROM truelog.event_cut ORDER BY event, id DESC"
+    ).fetchall()
+    offsets = {event: event_version.offsets_from_data(began) for event, _, began in rows}
+    return Positions(offsets, {event: topic_id for event, topic_id, _ in rows})
+
+
 def histories(connection: Connection) -> dict[str, EventHistory]:
     """All versions and cuts of every event type, by name."""
     return event_store.load(connection)
@@ -251,19 +268,19 @@ def _known(types: EventTypes, event: str, topic_id: str) -> list[int]:
     return [known.reading, known.version] if known is not None and known.topic_id == topic_id else [-1, -1]
 
 
-def _extended(before: EventHistory, declaration: Mapping[str, Any], ends: Positions) -> EventHistory:
+def _extended(known: EventHistory, declaration: Mapping[str, Any], begins: Positions, ends: Positions) -> EventHistory:
     """The history with this declaration in force from `ends` on. A first version judges from the first offset."""
-    known = _with_topic(before, ends.ids[before.name])
     if known.declarations.get(known.version) == declaration:
         return known
     number = known.version + 1
-    first_offsets = dict(ends.offsets[before.name]) if known.cuts else {}
-    cut = Cut(ends.ids[before.name], known.reading, number, first_offsets)
+    first_offsets = dict(ends.offsets[known.name]) if known.cuts else {}
+    began = known.began if known.cuts else begins.offsets[known.name]
+    cut = Cut(ends.ids[known.name], known.reading, number, first_offsets, began)
     return replace(known, declarations={**known.declarations, number: declaration}, cuts=(*known.cuts, cut))
 
 
-def _with_topic(before: EventHistory, topic_id: str) -> EventHistory:
+def _with_topic(before: EventHistory, topic_id: str, began: Mapping[int, int]) -> EventHistory:
     """The history with this topic, which begins with the newest version if it was created again."""
     if not before.cuts or before.topic_id == topic_id:
         return before
-    return replace(before, cuts=(*before.cuts, Cut(topic_id, 0, before.version, {})))
+    return replace(before, cuts=(*before.cuts, Cut(topic_id, 0, before.version, {}, began)))

@@ -104,7 +104,7 @@ def load(connection: Connection) -> dict[str, EventHistory]:
             "SELECT event, version, declaration FROM truelog.event_version ORDER BY version"
         ).fetchall()
         cuts = connection.execute(
-            "SELECT event, topic_id, reading, version, first_offsets FROM truelog.event_cut ORDER BY id"
+            "SELECT event, topic_id, reading, version, first_offsets, began FROM truelog.event_cut ORDER BY id"
         ).fetchall()
     return {
         name: EventHistory(name, settings, _versions_of(name, versions), _cuts_of(name, cuts))
@@ -118,8 +118,8 @@ def _versions_of(name: str, rows: list[tuple[Any, ...]]) -> dict[int, Mapping[st
 
 def _cuts_of(name: str, rows: list[tuple[Any, ...]]) -> tuple[Cut, ...]:
     return tuple(
-        Cut(topic_id, reading, version, event_version.offsets_from_data(offsets))
-        for event, topic_id, reading, version, offsets in rows
+        Cut(topic_id, reading, version, *map(event_version.offsets_from_data, offsets))
+        for event, topic_id, reading, version, *offsets in rows
         if event == name
     )
 
@@ -160,14 +160,15 @@ def _insert_rows(connection: Connection, before: EventHistory, after: EventHisto
         )
     for cut in after.cuts[len(before.cuts) :]:
         connection.execute(
-            "INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets) "
-            "VALUES (%s, %s, %s, %s, %s)",
+            "INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets, began) "
+            "VALUES (%s, %s, %s, %s, %s, %s)",
             (
                 after.name,
                 cut.topic_id,
                 cut.reading,
                 cut.version,
                 Jsonb(event_version.offsets_as_data(cut.first_offsets)),
+                Jsonb(event_version.offsets_as_data(cut.began)),
             ),
         )
 

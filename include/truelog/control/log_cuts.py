@@ -9,9 +9,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from truelog.log.leader_epochs import Cut
+from truelog.log import leader_epochs
+from truelog.log.leader_epochs import Cut, Epochs
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
+from truelog.support.errors import LogCut
+from truelog.support.settings import Settings
+
+
+@dataclass(frozen=True)
+class ReaderState:
+    """The positions of a view or of the archive, and the leader epochs in which it reached them, if they are known."""
+
+    name: str
+    positions: Positions
+    epochs: Epochs
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,25 @@ def record_cuts(connection: Connection, cuts: Iterable[Cut], reader: str) -> Non
             "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             [(c.topic, c.topic_id, c.partition, c.epoch, c.end, reader) for c in cuts],
         )
+
+
+def require_intact(settings: Settings, connection: Connection, reader: ReaderState, now: Epochs) -> None:
+    """Require that the log, whose leader epochs are `now`, still has all records up to the reader's positions.
+
+    Below an accepted cut, readers do not trust the log, so nothing is required of it.
+
+    Raises:
+        LogCut: the log has lost some of these records. The cuts are recorded.
+    """
+    if all(now.get(key, epoch) == epoch for key, epoch in reader.epochs.items()):
+        return
+    at, trusted = reader.positions, trusted_from(connection, reader.positions)
+    doubtful = {key: epoch for key, epoch in reader.epochs.items() if at.at(*key) > trusted.at(*key)}
+    try:
+        leader_epochs.require_intact(settings, at, doubtful, now)
+    except LogCut as cut:
+        record_cuts(connection, cut.cuts, reader.name)
+        raise
 
 
 def open_cuts(connection: Connection) -> list[OpenCut]:

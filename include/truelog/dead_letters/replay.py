@@ -1,11 +1,12 @@
 """Sends the dead letters that are valid now, each exactly once, whatever crashes and however often it is asked.
 
-1. Only one replay runs at a time: it holds an advisory lock of PostgreSQL. Its Kafka producer has a fixed transactional
+1. A database that was restored from a backup lacks the replays since then, so it must have been adopted.
+2. Only one replay runs at a time: it holds an advisory lock of PostgreSQL. Its Kafka producer has a fixed transactional
    id, so that a predecessor that lost the lock without noticing can no longer write.
-2. Reservations that a predecessor did not confirm are settled by a search of the log (`ledger`).
-3. A dead letter is judged as the collector judges an event that arrived when the dead letter was received. The replayed
+3. Reservations that a predecessor did not confirm are settled by a search of the log (`ledger`).
+4. A dead letter is judged as the collector judges an event that arrived when the dead letter was received. The replayed
    event keeps its times, and `received_at` is the time when the collector received it.
-4. A portion of valid dead letters is reserved, sent in one Kafka transaction, and confirmed.
+5. A portion of valid dead letters is reserved, sent in one Kafka transaction, and confirmed.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from itertools import islice
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from truelog.archive.table import require_adopted
 from truelog.dead_letters import ledger
 from truelog.dead_letters.store import Coordinates, DeadLetter
 from truelog.log import topics
@@ -56,7 +58,12 @@ def judge(types: EventTypes, letter: DeadLetter) -> ClassifiedRecord | Defect:
 
 
 def preview(settings: Settings, types: EventTypes, letters: Iterable[DeadLetter]) -> ReplayResult:
-    """What `replay` would do now. Nothing is sent and nothing is stored."""
+    """What `replay` would do now. Nothing is sent and nothing is stored.
+
+    Raises:
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
+    """
+    require_adopted(settings, types)
     with connect(settings, autocommit=True) as connection:
         unknown = {each.letter: _INTERRUPTED for each in ledger.unconfirmed(connection)}
         run = _Replay(settings, types, connection, unknown)
@@ -69,10 +76,12 @@ def replay(settings: Settings, types: EventTypes, letters: Iterable[DeadLetter],
     """Send the dead letters that are valid now and were not sent before.
 
     Raises:
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         Fenced: another replay is running, or has taken over.
         ServiceDown: Kafka did not accept a portion. Run the replay again.
     """
-    with connect(settings, autocommit=True) as connection, _only_replay(connection):
+    require_adopted(settings, types)  # 1
+    with connect(settings, autocommit=True) as connection, _only_replay(connection):  # 2
         try:
             producer = _producer(settings)  # from here on, no predecessor can write
             unknown = ledger.settle(connection, settings, types)

@@ -18,16 +18,17 @@ import psycopg
 
 from truelog.control import log_cuts
 from truelog.control.lease import Holder
+from truelog.control.log_cuts import ReaderState
 from truelog.kernel import bad_records, merge
 from truelog.kernel.merge import Excluded, Merge
-from truelog.log import leader_epochs, records
+from truelog.log import records
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.log.topic_health import TopicGuard
 from truelog.storage.database import Connection
 from truelog.support import faults
-from truelog.support.errors import LogCut, ServiceDown
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
@@ -105,15 +106,8 @@ class BatchApplier:
             return {}
         if batch.epochs is None:
             raise ServiceDown("Kafka did not answer about the leaders of the batch's partitions; see `truelog status`.")
-        reached = merge.leader_epochs(connection, compiled)
-        if any(batch.epochs.get(key, epoch) != epoch for key, epoch in reached.items()):
-            trusted = log_cuts.trusted_from(connection, begin)
-            reached = {key: epoch for key, epoch in reached.items() if begin.at(*key) > trusted.at(*key)}
-            try:
-                leader_epochs.require_intact(self.settings, begin, reached, batch.epochs)
-            except LogCut as cut:
-                log_cuts.record_cuts(connection, cut.cuts, compiled.name)
-                raise
+        reader = ReaderState(compiled.name, begin, merge.leader_epochs(connection, compiled))
+        log_cuts.require_intact(self.settings, connection, reader, batch.epochs)
         return batch.epochs
 
     def require_unchanged(self, read: Positions) -> None:

@@ -4,11 +4,11 @@ A poll reads, in this order:
 
 1. The beginning and the retention of each partition.
 2. The positions of the readers.
-3. The end of each partition.
+3. The end of each partition, and then the end for readers of committed records, which an open transaction holds back.
 4. The time of each reader's first unread record.
 
-In any other order, retention could delete records between two steps and a reader would appear to be behind them, or a
-reader could appear to be past the end of the log.
+In any other order, retention could delete records between two steps and a reader would appear to be behind them, a
+reader could appear to be past the end of the log, or new records could look like an open transaction.
 """
 
 import time
@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
-from truelog.archive.table import archived_positions
+from truelog.archive.table import archive_position
 from truelog.control import application, log_cuts, view_tables
 from truelog.control.application import ARCHIVE
 from truelog.lag.history import ReaderPoll
@@ -29,7 +29,6 @@ from truelog.lag.verdict import Sample
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionOffsets
-from truelog.schema import event
 from truelog.schema.names import TICKS
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
@@ -65,10 +64,10 @@ def polled_views(settings: Settings) -> PolledReaders:
 
 
 def polled_archive(settings: Settings) -> PolledReaders:
-    """The archive, or nothing if the archive has no table yet."""
+    """The archive, or nothing if no event type is registered."""
     with db_snapshot.read_snapshot(settings) as connection:
         batch_at = _batch_at(application.load_status(connection, ARCHIVE))
-    position = ReaderPosition(0, archived_positions(settings, event.event_names(settings.events_folder)))
+    position = ReaderPosition(0, archive_position(settings))
     return {ARCHIVE: _reader(position, batch_at)} if position.positions.offsets else {}
 
 
@@ -83,7 +82,9 @@ def poll_once(
     begins, retention = topics.begins_by_partition(broker, existing), topics.retention_seconds(broker, existing)  # 1
     readers = list_readers(settings)  # 2
     now = time.time()  # a reader at the end has every record that reached the log before the end was read
-    log = PartitionBounds(begins, topics.ends_by_partition(broker, existing), retention, _cuts(settings))  # 3
+    ends = topics.ends_by_partition(broker, existing)  # 3
+    committed = topics.committed_ends_by_partition(broker, existing).positions
+    log = PartitionBounds(begins, ends, retention, _cuts(settings), committed)
     current = {name: replace(reader, at=log.current(reader.at)) for name, reader in readers.items()}
     by_reader = lags(settings, {name: reader.at for name, reader in current.items()}, log.known_ends)  # 4
     return current, [
@@ -100,6 +101,7 @@ class PartitionBounds:
     ends: PartitionOffsets
     retention: Mapping[str, float | None]
     cuts: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic id and partition
+    committed: Positions = field(default_factory=Positions)  # the ends for readers of committed records, if known
 
     @cached_property
     def unknown(self) -> Mapping[Partition, str]:
@@ -138,6 +140,7 @@ class PartitionBounds:
             batch_at=reader.batch_at,
             retention=self.retention[partition[0]],
             topic_id=topic_id,
+            committed_end=self.committed.offsets.get(partition[0], {}).get(partition[1]),
         )
 
     def _unusable(self, at: Positions, topic: str) -> str:

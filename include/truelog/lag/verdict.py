@@ -10,6 +10,7 @@ A reader is a view or the archive. The first rule that applies decides:
    retention is the limit.
 5. FALLING_OFF: as in rule 4 but measured in offsets, if the beginning of the log moved at least twice in the window.
 6. STOP: for `still` seconds the reader had records to read but did not move, and its application finished no batch.
+   Records that an open transaction hides do not count, because no reader of committed records gets them.
 7. STALL: as in rule 6, but the application did finish batches.
 8. UNKNOWN: the reader is behind, but the history is too short to show a trend.
 9. UNDERPROVISIONED: in each third of a full window, the reader moved but read fewer records than arrived.
@@ -27,7 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 
 from truelog.support.durations import in_words
@@ -65,10 +66,16 @@ class Sample:
     topic_id: str = ""  # a re-created topic has a new id
     blind: str = ""  # why the poll could not see the partition; offsets and seconds are then meaningless
     cut_at: int | None = None  # where the log was cut below the position; new records have reused the offsets since
+    committed_end: int | None = None  # an open transaction hides the records from here to the end; None if unknown
 
     @property
     def events(self) -> int:
         return max(0, self.end - self.position)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether an open transaction hides all unread records from the reader."""
+        return self.committed_end is not None and self.committed_end <= self.position < self.end
 
     @property
     def dropped(self) -> int:
@@ -134,9 +141,17 @@ class _Case:
 
     @property
     def motionless(self) -> float:
-        """How long the reader has been at its last position, in seconds."""
-        moved = max((n for n, each in enumerate(self.samples) if each.position != self.last.position), default=-1)
-        return self.last.at - self.samples[moved + 1].at
+        """How long the reader has been at its last position with records that it could read, in seconds."""
+        here = self.last.position
+        still = takewhile(lambda each: each.position == here and not each.hidden, reversed(self.samples))
+        return max((self.last.at - each.at for each in still), default=0.0)
+
+    @property
+    def hidden(self) -> str:
+        """Says what hides all unread records from the reader, or is empty."""
+        if not self.last.hidden:
+            return ""
+        return f": an open transaction hides the records from offset {self.last.committed_end:,} on"
 
 
 RuleResult = tuple[LagVerdict, str] | None
@@ -270,7 +285,7 @@ def _underprovisioned(case: _Case) -> RuleResult:
 def _late(case: _Case) -> RuleResult:
     """10. The reader is far behind, whether or not the lag is growing."""
     typical = median(sample.seconds for sample in case.recent)
-    return (LagVerdict.WARN, f"it is {in_words(typical)} behind") if typical >= case.limits.late else None
+    return (LagVerdict.WARN, f"it is {in_words(typical)} behind{case.hidden}") if typical >= case.limits.late else None
 
 
 def _growing(case: _Case) -> RuleResult:
@@ -281,7 +296,8 @@ def _growing(case: _Case) -> RuleResult:
     earlier = [sample.seconds for sample in case.recent if sample.at < middle]
     later = median(sample.seconds for sample in case.recent if sample.at >= middle)
     if earlier and later >= case.limits.fine and later >= GROWTH * median(earlier):
-        return LagVerdict.WARN, f"its lag is growing: {in_words(median(earlier))} a minute ago, {in_words(later)} now"
+        growth = f"its lag is growing: {in_words(median(earlier))} a minute ago, {in_words(later)} now"
+        return LagVerdict.WARN, f"{growth}{case.hidden}"
     return None
 
 
@@ -289,7 +305,7 @@ def _ok(case: _Case) -> RuleResult:
     """12. There is no problem."""
     if case.last.events == 0:
         return LagVerdict.OK, "it has read everything"
-    return LagVerdict.OK, f"it is {in_words(case.last.seconds)} behind"
+    return LagVerdict.OK, f"it is {in_words(case.last.seconds)} behind{case.hidden}"
 
 
 _RULES: tuple[Callable[[_Case], RuleResult], ...] = (

@@ -11,14 +11,13 @@ from truelog.apps import launch_history, launcher, reader_positions
 from truelog.apps.launch_history import Launches
 from truelog.apps.liveness import diagnose
 from truelog.apps.reader_positions import ReaderPosition
-from truelog.archive.table import archived_positions
+from truelog.archive.table import archive_position
 from truelog.control import application, view_status, view_tables
 from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
 from truelog.control.view_status import ViewStatus
 from truelog.lag import report as lag_report
 from truelog.lag.report import ReaderLag
 from truelog.log.positions import Offsets, Positions
-from truelog.schema import event
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.errors import TruelogError
@@ -126,7 +125,7 @@ def _facts(settings: Settings, connection: Connection, names: Sequence[str]) -> 
 
 def _archived(settings: Settings) -> Positions:
     try:
-        return archived_positions(settings, event.event_names(settings.events_folder))
+        return archive_position(settings)
     except TruelogError:  # the store does not answer, but everything else can still be reported
         return Positions()
 

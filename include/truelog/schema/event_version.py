@@ -120,12 +120,16 @@ def _derived(declaration: Declaration) -> tuple[Derived, ...]:
 
 @dataclass(frozen=True)
 class Cut:
-    """The first offset of each partition that a version judges, in one reading of one topic; 0 if absent."""
+    """The first offset of each partition that a version judges, in one reading of one topic; 0 if absent.
+
+    `began` contains the first offset of each partition when the topic was registered; 0 if absent.
+    """
 
     topic_id: str
     reading: int
     version: int
     first_offsets: Mapping[int, int]
+    began: Mapping[int, int] = field(default_factory=dict, compare=False)  # absent in copies from earlier releases
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,10 @@ class EventHistory:
     @property
     def topic_id(self) -> str:
         return self.cuts[-1].topic_id if self.cuts else ""
+
+    @property
+    def began(self) -> Mapping[int, int]:
+        return self.cuts[-1].began if self.cuts else {}
 
     @property
     def reading(self) -> int:
@@ -173,14 +181,23 @@ class EventHistory:
 
     def as_dict(self) -> dict[str, Any]:
         """The history as JSON data, which `from_dict` reads."""
-        cuts = [vars(each) | {"first_offsets": offsets_as_data(each.first_offsets)} for each in self.cuts]
+        cuts = [
+            vars(each) | {name: offsets_as_data(getattr(each, name)) for name in ("first_offsets", "began")}
+            for each in self.cuts
+        ]
         declarations = {str(number): each for number, each in self.declarations.items()}
         return {"name": self.name, "settings": self.settings, "declarations": declarations, "cuts": cuts}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "EventHistory":
         cuts = tuple(
-            Cut(each["topic_id"], each["reading"], each["version"], offsets_from_data(each["first_offsets"]))
+            Cut(
+                each["topic_id"],
+                each["reading"],
+                each["version"],
+                offsets_from_data(each["first_offsets"]),
+                offsets_from_data(each.get("began", {})),
+            )
             for each in values["cuts"]
         )
         declarations = {int(number): each for number, each in values["declarations"].items()}

@@ -50,7 +50,7 @@ from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming.archive_topics import ArchiveTopics, Assessment, require_uncut
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
-from truelog.streaming.patience import OUTAGES, Patience
+from truelog.streaming.patience import OUTAGES, Patience, outlast_outage
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.support import faults
 from truelog.support.errors import LeaderChanged
@@ -180,7 +180,7 @@ def run_archive(settings: Settings, stop: threading.Event) -> None:
 
     After an outage, the application goes on from the archive's positions, under the lease taken again.
     """
-    archive_lease = lease.take_lease(settings, ARCHIVE)
+    archive_lease = outlast_outage(lambda: lease.take_lease(settings, ARCHIVE), stop)
     library, spark = application.library_digest(), session(settings, f"truelog {ARCHIVE}")
     patience = Patience(archive_lease, stop)
     while not stop.is_set():

@@ -14,10 +14,11 @@ from pyiceberg.table import Table
 
 from truelog.archive.accept_loss import lost_ranges
 from truelog.archive.table import Progress, ensure_table, identifier
-from truelog.control import log_cuts, topic_status
+from truelog.control import event_registry, log_cuts, topic_status
 from truelog.control.application import ARCHIVE
+from truelog.control.log_cuts import ReaderState
 from truelog.log import topics
-from truelog.log.leader_epochs import Epochs, require_intact, take_epochs
+from truelog.log.leader_epochs import Epochs, take_epochs
 from truelog.log.positions import Positions
 from truelog.log.topic_health import examine_topics
 from truelog.log.topics import PartitionKey
@@ -31,7 +32,7 @@ from truelog.support.settings import Settings
 class Assessment:
     """The tables of the good topics, where to begin in them, and the reason for each topic that is suspended.
 
-    New partitions begin at 0, new topics at their earliest offsets.
+    New partitions begin at 0, new topics where they began when they were registered.
     """
 
     begin: Positions = field(default_factory=Positions)
@@ -41,22 +42,15 @@ class Assessment:
 
 
 def require_uncut(settings: Settings, archived: Positions, reached: Epochs, now: Epochs) -> None:
-    """Require that the log still has the archived records, and record any cut.
+    """Require that the log still has the archived records.
 
     Raises:
-        LogCut: the log has lost archived records.
+        LogCut: the log has lost archived records. The cuts are recorded.
     """
     if all(now.get(key, epoch) == epoch for key, epoch in reached.items()):
-        return
-    with connect(settings) as connection:
-        trusted = log_cuts.trusted_from(connection, archived)
-    doubtful = {key: epoch for key, epoch in reached.items() if archived.at(*key) > trusted.at(*key)}
-    try:
-        require_intact(settings, archived, doubtful, now)
-    except LogCut as cut:
-        with connect(settings) as connection:
-            log_cuts.record_cuts(connection, cut.cuts, ARCHIVE)
-        raise
+        return  # as in nearly every batch, without a connection
+    with connect(settings, autocommit=True) as connection:
+        log_cuts.require_intact(settings, connection, ReaderState(ARCHIVE, archived, reached), now)
 
 
 class ArchiveTopics:
@@ -81,9 +75,11 @@ class ArchiveTopics:
         bad, tables, reached = dict(health.bad), dict[str, Table](), dict[PartitionKey, int]()
         archived, offsets = Positions(), health.earliest.offsets
         now = take_epochs(self._broker, health.earliest)
+        with connect(self._settings) as connection:
+            began = health.earliest.earliest(event_registry.beginnings(connection).only(offsets))
         for name, topic_id in health.earliest.ids.items():
             try:
-                tables[name] = self._table(self._types[name], topic_id, offsets[name])
+                tables[name] = self._table(self._types[name], topic_id, began.offsets[name])
                 progress = Progress.of(tables[name].metadata)
                 of_topic = Positions({name: progress.positions}, {name: topic_id})
                 epochs = {(name, p): epoch for p, epoch in progress.epochs.items()}

@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import psycopg
 from pyspark.errors import StreamingQueryException
-from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.control import application, event_registry
 from truelog.storage.database import Connection, connect
 from truelog.streaming import batch_metrics
 from truelog.support.background import Background
-from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,6 +69,7 @@ class ChangeWatch:
 
         Raises:
             StreamingQueryException: the query failed, and no change explains the failure.
+            RuntimeError: the thread that looks for changes has ended, so the application must start again.
         """
         looking = Background("changes", self._look, _POLL_SECONDS)
         looking.start()
@@ -79,6 +77,8 @@ class ChangeWatch:
         with batch_metrics.collecting_steps(self._settings, self._application, query):
             try:
                 while query.isActive and not stop.is_set() and not self._found:
+                    if not looking.is_alive():
+                        raise RuntimeError("the thread that looks for changes has ended; its error is above")
                     query.awaitTermination(1)
             except StreamingQueryException as error:
                 failed = error
@@ -107,7 +107,10 @@ class ChangeWatch:
         return bool(self._found)
 
     def _look(self) -> None:
-        """Look for a change. If a service does not answer, no change is known."""
+        """Look for a change. After an error of any kind, no change is known, and later looks go on.
+
+        Each service has errors of its own. If one of them ended the watch, no new event type would be read.
+        """
         try:
             if application.declarations_digest(self._settings) != self._views:
                 self._found = "views have changed"
@@ -116,8 +119,8 @@ class ChangeWatch:
             elif time.monotonic() >= self._topics_due:
                 self._topics_due = time.monotonic() + self._settings.topic_check_seconds
                 self._found = self._changed_topics()
-        except (TruelogError, psycopg.Error, SQLAlchemyError, OSError) as error:
-            log.warning("changes are unknown: %s", error)
+        except Exception as error:
+            log.warning("changes are unknown: %s: %s", type(error).__name__, error)
             self._disconnect()
 
     def _disconnect(self) -> None:

@@ -1,12 +1,15 @@
 """Lets an application outlive an outage of PostgreSQL, Kafka or S3: it plans again, for two minutes.
 
-The application notices an unresponsive service while planning. The failure of a query says less about its cause, so a
-failed query is planned again once. If it fails again before a batch has ended, the application exits.
+The application notices an unresponsive service while planning, or before that, while it starts. The failure of a query
+says less about its cause, so a failed query is planned again once. If it fails again before a batch has ended, the
+application exits.
 """
 
 import logging
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import psycopg
 from botocore.exceptions import BotoCoreError, ClientError
@@ -31,6 +34,27 @@ OUTAGES = (
 log = logging.getLogger("truelog.outage")
 
 
+_RETRY_SECONDS = 0.5
+
+_Result = TypeVar("_Result")
+
+
+def outlast_outage(work: Callable[[], _Result], stop: threading.Event) -> _Result:
+    """Do what an application needs before it has a lease. If a service does not answer, try again for two minutes."""
+    deadline = time.monotonic() + RETAKE_SECONDS
+    while True:
+        try:
+            return work()
+        except OUTAGES as error:
+            if stop.wait(_RETRY_SECONDS) or time.monotonic() > deadline:
+                raise
+            log.warning("a start waits for its services after %s: %s", type(error).__name__, _first_line(error))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
 class Patience:
     """How long one application has failed without a batch in between."""
 
@@ -48,10 +72,8 @@ class Patience:
         """
         if isinstance(error, ConnectionError):  # py4j's error; clients of services raise their own
             raise error
-        reason = str(error).partition("\n")[0]
-        log.warning(
-            "%s waits for its services after %s: %s", self.lease.holder.application, type(error).__name__, reason
-        )
+        name, kind = self.lease.holder.application, type(error).__name__
+        log.warning("%s waits for its services after %s: %s", name, kind, _first_line(error))
         self._failing_since = self._failing_since or time.monotonic()
         patient = time.monotonic() - self._failing_since < RETAKE_SECONDS
         interrupted = self.lease.outlast(self._interruptions, self._stop)

@@ -33,7 +33,7 @@ from truelog.schema.event_version import readings_of
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
-from truelog.streaming.patience import OUTAGES, Patience
+from truelog.streaming.patience import OUTAGES, Patience, outlast_outage
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.streaming.stream_topics import StreamTopics
 from truelog.streaming.view_deployment import ViewDeployment
@@ -53,10 +53,10 @@ class Stream:
 
     def __init__(self, settings: Settings, name: str, stop: threading.Event) -> None:
         self.settings, self.application, self.stop = settings, name, stop
-        self.lease = lease.take_lease(settings, name)
+        self.lease = outlast_outage(lambda: lease.take_lease(settings, name), stop)
         library, self.spark = application.library_digest(), session(settings, f"truelog {name}")
         self.interruptions = 0  # interruptions of the lease when `connection` was opened
-        self.connection = connect(settings, autocommit=True, writer=self.application)
+        self.connection = outlast_outage(lambda: connect(settings, autocommit=True, writer=name), stop)
         self.applier = BatchApplier(settings, self.lease.holder, TopicGuard(settings))
         self.deployment = ViewDeployment(settings, self.spark, self.connection, self.lease.holder, library)
         self.pool = ThreadPoolExecutor(_MAX_VIEWS, thread_name_prefix="view")
@@ -86,12 +86,16 @@ class Stream:
         if self.connection.closed:
             self._reconnect()
         self.stream_topics = StreamTopics(self.settings, self.application)
-        watch = ChangeWatch(self.settings, self.application, self.stream_topics.changed)
+        watch = ChangeWatch(self.settings, self.application, self._changed)
         self._plan()
         if self.topics:
             self._follow(watch)
         else:
             watch.wait(self.stop)
+
+    def _changed(self) -> str:
+        """Why the application must plan again, or an empty string."""
+        return self.stream_topics.changed() or self.deployment.reached()
 
     def _plan(self) -> None:
         """Load the declarations, examine the topics, and give each view that can run a worker."""
@@ -193,6 +197,7 @@ class Stream:
     def _record_batch(self) -> None:
         for each in self.workers:
             each.report_hang(self.connection)
+        self.deployment.show_later()
         lease.record_batch(self.connection, self.lease.holder)
 
     def _outlasting(self, work: Callable[[], None]) -> None:
@@ -217,6 +222,7 @@ class Stream:
         """The furthest position of any view in each topic; views behind that position catch up on their own.
 
         A topic that no view reads begins at its end. `ticks` may be such a topic; its records wake the application.
+        Nothing begins past the end of the log, which may have lost records: Spark could not start.
         """
         # Records below these positions may be missing in Kafka, so views read them from the archive to catch up.
         compacted = archived_and_compacted(self.settings, earliest.offsets)
@@ -225,7 +231,8 @@ class Stream:
         for worker in self.workers:
             at = merge.positions(self.connection, worker.compiled)
             begin = begin.latest(at.only(t for t in at.ids if at.ids[t] == begin.ids.get(t)))
-        return begin.latest(topics.end_offsets(self.settings, unread))
+        ends = topics.end_offsets(self.settings, self.topics)
+        return begin.latest(ends.only(unread)).earliest(ends)
 
     def _offer(self, batch: EventRange) -> "list[Future[None]]":
         started: list[Future[None]] = []

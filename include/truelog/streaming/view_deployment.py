@@ -6,22 +6,25 @@ worker: `truelog.serving.batch_views` builds it.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import psycopg
 from pyspark.sql import SparkSession
 
-from truelog.control import application, lease, view_status
+from truelog.control import application, lease, log_cuts, view_status
 from truelog.control.lease import Holder
+from truelog.control.log_cuts import ReaderState
 from truelog.control.view_loader import load_views
 from truelog.kernel import clock, merge
+from truelog.log import leader_epochs, topics
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicHealth
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection
 from truelog.streaming.patience import OUTAGES
-from truelog.support.errors import TruelogError
+from truelog.support.errors import LogCut, TruelogError
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import stage
@@ -34,6 +37,7 @@ _TOO_LARGE = (
     psycopg.errors.TooManyColumns,
     psycopg.errors.TooManyArguments,
 )
+_SHOW_SECONDS = 5.0  # between attempts to show a version, because readers and merges queue behind each attempt
 
 log = logging.getLogger("truelog.stream")
 
@@ -50,6 +54,9 @@ class ViewDeployment:
     deployed: dict[str, CompiledView] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
     _begun: bool = False
+    _unshown: list[CompiledView] = field(default_factory=list)  # whose readers still see the former version
+    _show_due: float = 0.0
+    _beyond: dict[str, Positions] = field(default_factory=dict)  # by view: its positions past the end of the log
 
     def deploy(self, types: EventTypes, examine: Callable[[set[str], EventTypes], TopicHealth]) -> TopicHealth:
         """Deploy the application's views and record the views whose files, tables or topics do not allow them to run.
@@ -62,9 +69,11 @@ class ViewDeployment:
         found = load_views(self.spark, self.settings, types, application.views_of(self.settings, name))
         streamed = [each for each in found.compiled if not each.view.batch_only]
         health = examine({clock.TOPIC, *(t for each in streamed for t in each.view.topics)}, types)
+        ends = topics.end_offsets(self.settings, health.earliest.ids)
         refused, ready = dict(found.refused), dict[str, CompiledView]()
+        self._unshown, self._beyond = [], {}
         for compiled in found.compiled:
-            if reason := self._unfit(compiled, health) or self._deploy_table(compiled):
+            if reason := self._unfit(compiled, health, ends) or self._deploy_table(compiled):
                 refused[compiled.name] = reason
             elif not compiled.view.batch_only:
                 ready[compiled.name] = self._unchanged(compiled) or compiled
@@ -74,6 +83,19 @@ class ViewDeployment:
         self._record({each.name: each.view.version for each in streamed}, ready, refused)
         self.deployed, self._refused = ready, refused
         return health
+
+    def show_later(self) -> None:
+        """Let readers see the views whose readers held a lock during the deployment, if the locks are free now."""
+        if self._unshown and time.monotonic() >= self._show_due:
+            self._unshown = [each for each in self._unshown if not table.try_to_show(self.connection, each)]
+            self._show_due = time.monotonic() + _SHOW_SECONDS
+
+    def reached(self) -> str:
+        """The views whose positions the log was too short for and has reached now, or an empty string."""
+        if not (beyond := dict(self._beyond)):
+            return ""
+        ends = topics.end_offsets(self.settings, {topic for at in beyond.values() for topic in at.offsets})
+        return ", ".join(f"the log has reached {view}" for view, at in beyond.items() if ends.covers(at))
 
     def _unchanged(self, compiled: CompiledView) -> CompiledView | None:
         """The deployed view, if the same code is deployed already."""
@@ -87,7 +109,9 @@ class ViewDeployment:
     def _deploy_table(self, compiled: CompiledView) -> str:
         """Make or check the view's table. Return why the view cannot run, or an empty string."""
         try:
-            table.deploy_table(self.connection, compiled)
+            if not table.deploy_table(self.connection, compiled):
+                log.warning("%s: a query holds a lock, so readers see the new version later", compiled.name)
+                self._unshown.append(compiled)
         except _TOO_LARGE as error:
             return str(error)
         except (*OUTAGES, psycopg.InterfaceError):  # the database is down, which says nothing about the view
@@ -100,11 +124,37 @@ class ViewDeployment:
             stage.sweep(self.connection, compiled)
         return ""
 
-    def _unfit(self, compiled: CompiledView, health: TopicHealth) -> str:
+    def _unfit(self, compiled: CompiledView, health: TopicHealth, ends: Positions) -> str:
         """Why the topics do not allow a stream of the view, or an empty string."""
         if compiled.view.batch_only:
             return ""
-        return _suspended(compiled, health.bad) or self._scattered(compiled, health.earliest)
+        return (
+            _suspended(compiled, health.bad)
+            or self._cut_short(compiled, ends)
+            or self._scattered(compiled, health.earliest)
+        )
+
+    def _cut_short(self, compiled: CompiledView, ends: Positions) -> str:
+        """Why the view cannot go on: the log has lost its end and is still shorter than the view's positions.
+
+        No query may begin past the end of the log. The other views go on, and a recorded cut can be accepted at once.
+        """
+        at = merge.positions(self.connection, compiled)
+        short = [r for r in ends.ranges_to(at.only(ends.ids)) if at.ids[r.topic] == ends.ids[r.topic]]
+        if not short:
+            return ""
+        self._beyond[compiled.name] = Positions.of_rows((r.topic, r.partition, r.end, ends.ids[r.topic]) for r in short)
+        now = leader_epochs.take_epochs(topics.client(self.settings), ends.only(at.ids))
+        try:
+            reader = ReaderState(compiled.name, at, merge.leader_epochs(self.connection, compiled))
+            log_cuts.require_intact(self.settings, self.connection, reader, now)
+        except LogCut as cut:
+            return str(cut)
+        return " ".join(
+            f"{each.topic} {each.partition}: the log ends at {each.start}, before the view's position {each.end}. "
+            "See the runbook of `positions_rewound`."
+            for each in short
+        )
 
     def _scattered(self, compiled: CompiledView, earliest: Positions) -> str:
         """Why a view that depends on earlier events cannot go on: a topic has got more partitions."""

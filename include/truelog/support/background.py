@@ -17,6 +17,9 @@ class Background:
     def start(self) -> None:
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def stop(self, seconds: float = 5.0) -> None:
         """Stop the thread, and wait at most `seconds` for its current call to finish."""
         self._stop.set()

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import product
 
+import psycopg
 import pyspark
 from psycopg import sql
 
@@ -17,11 +18,15 @@ from truelog.views.placeholders import filled
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
 
+_LOCK_TIMEOUT = "500ms"
 
-def deploy_table(connection: Connection, compiled: CompiledView) -> None:
+
+def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
     """Create the view's missing tables and refuse existing tables that other code made. Readers then see this version.
 
     The readers of a batch-only view see a version when it is built (`show`), unless it is the first.
+
+    Return False if a long query keeps readers from this version. They see it after `try_to_show` has succeeded.
 
     Raises:
         CodeChanged: the code's fingerprint differs from the table's fingerprint.
@@ -47,9 +52,23 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
                 create_table(connection, each, "batch", each.table)
                 _create_stage(connection, each)
             kinds.create(connection, compiled)
-        if not compiled.view.batch_only or not _is_shown(connection, compiled):
-            show(connection, compiled)
-        _create_indexes(connection, compiled)
+    return try_to_show(connection, compiled)
+
+
+def try_to_show(connection: Connection, compiled: CompiledView) -> bool:
+    """Let readers see the view and its indexes, unless a lock is held for long. Return whether they do.
+
+    Only this step waits for readers. New readers and the view's merges queue behind it, so it waits briefly.
+    """
+    try:
+        with connection.transaction():
+            connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+            if not compiled.view.batch_only or not _is_shown(connection, compiled):
+                show(connection, compiled)
+            _create_indexes(connection, compiled)
+    except psycopg.errors.LockNotAvailable:
+        return False
+    return True
 
 
 def _is_shown(connection: Connection, compiled: CompiledView) -> bool:

@@ -25,6 +25,7 @@ from truelog.archive.log_day import Start
 from truelog.archive.table import Progress, archived_positions, ensure_table, identifier, open_catalog
 from truelog.control import event_registry, event_store, lease
 from truelog.control.application import ARCHIVE
+from truelog.dead_letters import replay as dead_letter_replay
 from truelog.measures.registry import sql_functions
 from truelog.schema import event_version
 from truelog.schema.event import load_events
@@ -116,6 +117,22 @@ def test_event_versions_that_only_the_bucket_has_are_adopted_too(archive: Archiv
         assert event_registry.histories(connection)[name] == history
     assert answer("archive", "adopt", NAME)["event_types"] == []
     forget(settings, name)
+
+
+@pytest.mark.parametrize("lost", ["commits", "table"])
+def test_dead_letters_are_not_replayed_before_the_catalog_is_adopted(archive: Archive, lost: str) -> None:
+    """The restored database lacks the replays since the backup, so they would be sent again. No Kafka is reached."""
+    types = {TOPIC: replace(load_events()[TOPIC], topic_id=archive.topic_id)}
+    with restored(archive.settings):
+        archive.commit(RECENTLY)
+    if lost == "table":
+        archive.catalog.drop_table(NAME)
+    with REFUSED:
+        dead_letter_replay.replay(archive.settings, types, [], "a test")
+    with REFUSED:
+        dead_letter_replay.preview(archive.settings, types, [])
+    archive.adopt()
+    assert dead_letter_replay.preview(archive.settings, types, []).sent == 0
 
 
 @pytest.mark.parametrize("commits", [LONG_AGO, RECENTLY], ids=["metadata deleted", "metadata still there"])

@@ -220,7 +220,8 @@ def test_versions_that_differ_from_the_bucket_are_refused(topic: Settings) -> No
         event_registry.register(topic, LONG)
     with connect(topic) as connection:
         other = event_registry.histories(connection)[NAME]
-        forked = event_registry._extended(other, event_version.declaration_of(WIDE), topics.end_offsets(topic, [NAME]))
+        ends = topics.end_offsets(topic, [NAME])
+        forked = event_registry._extended(other, event_version.declaration_of(WIDE), Positions(), ends)
         event_store._insert_rows(connection, other, forked)
     for attempt in (event_registry.confirmed_types, lambda s: event_registry.register(s, WIDE), event_registry.restore):
         with pytest.raises(RegistryBehind, match=f"^{NAME}: "):

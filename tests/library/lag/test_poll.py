@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
 from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # not re-exported explicitly
 
 from tests.builders.views import a_view, forget, merged_to
+from tests.library.registered import registered
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.lag import poll as lag_poll
@@ -17,7 +19,7 @@ from truelog.lag.verdict import Limits, assess
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionOffsets
-from truelog.schema import event
+from truelog.schema.event import load_events
 from truelog.services.monitor.lag_polls import LagPolls
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
@@ -99,8 +101,8 @@ def test_a_view_that_never_merged_gets_the_verdict_stall_or_stop() -> None:
     assert assess(silent, NOW, Limits(backed=True)).verdict == "STOP"
 
 
-def test_an_event_type_declared_while_the_service_runs_is_polled(
-    postgresql: Settings, monkeypatch: pytest.MonkeyPatch
+def test_the_registered_topics_are_polled_whatever_files_there_are(
+    postgresql: Settings, connection: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     polled: list[list[str]] = []
 
@@ -109,8 +111,11 @@ def test_an_event_type_declared_while_the_service_runs_is_polled(
         return {}, []
 
     monkeypatch.setattr(lag_poll, "poll_once", poll)
-    service = LagPolls(postgresql, topics.client(postgresql))
-    service.poll("views")
-    monkeypatch.setattr(event, "event_names", lambda _: [*polled[0], "declared_since"])
-    service.poll("views")
-    assert set(polled[1]) - set(polled[0]) == {"declared_since"}
+    changed = postgresql.model_copy(update={"events_folder": tmp_path})
+    service = LagPolls(changed, topics.client(postgresql))
+    with registered(postgresql, "an-id"):
+        service.poll("views")
+        connection.execute("DELETE FROM truelog.event_cut WHERE event = 'click'")
+        service.poll("views")
+    assert set(polled[0]) == load_events().keys()
+    assert set(polled[0]) - set(polled[1]) == {"click"}

@@ -17,7 +17,7 @@ import runtime
 from runtime import keeper
 from runtime.service import log_file
 from tests.builders.views import a_view, merged_to
-from tests.deadline import deadline
+from tests.deadline import deadline, until
 from tests.scenes.traffic import Traffic, messages_in_the_log
 from truelog.archive import table as archive_table
 from truelog.control.application import ARCHIVE
@@ -25,12 +25,14 @@ from truelog.lag import groups as lag_groups
 from truelog.lag import history as lag_history
 from truelog.lag import poll as lag_poll
 from truelog.lag.history import ReaderPoll
+from truelog.lag.poll import PolledReader
 from truelog.lag.unread import Lag, Partition, lags
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.serving import status as serving_status
 from truelog.storage.database import Connection, connect
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
 TOPIC = "page_view"
@@ -241,3 +243,35 @@ def test_the_service_measures_every_reader_for_prometheus(service: Settings) -> 
         assert f'{name}{{application="archive",partition="0",reader="archive",topic="{TOPIC}"}}' in {
             line.rpartition(" ")[0] for line in lines
         }
+
+
+def test_a_poll_sees_what_an_open_transaction_hides(platform: Settings) -> None:
+    """A reader of committed records at the beginning of the transaction is late, and is not to blame."""
+    broker, name = topics.client(platform, KafkaUser.ADMIN), "with_transaction"
+    _make_topic(broker, name, 1)
+    producer = Producer(
+        {**platform.kafka(), "acks": "all", "transactional.id": "lag", "transaction.timeout.ms": 60_000}
+    )
+    producer.init_transactions(deadline(30))
+    for _ in range(2):  # the first transaction is committed, and the second stays open
+        producer.begin_transaction()
+        producer.produce(name, b"1", partition=0)
+        assert producer.flush(deadline(30)) == 0
+        if topics.ends(broker, [name]).at(name, 0) == 1:
+            producer.commit_transaction(deadline(30))
+    ids = topics.topic_ids(platform, [name])
+    readers = {
+        at: PolledReader(1, Positions({name: {0: offset}}, ids), None) for at, offset in (("first", 0), ("last", 2))
+    }
+    found = {each.reader: each for each in lag_poll.poll_once(platform, broker, [name], lambda _: readers)[1]}
+    assert [found["last"].samples[name, 0].committed_end, found["last"].samples[name, 0].end] == [2, 3]
+    assert {reader: poll.samples[name, 0].hidden for reader, poll in found.items()} == {"first": False, "last": True}
+    producer.abort_transaction(deadline(30))
+    until(lambda: _require_closed(broker, name), 30, "the end of the transaction")
+    _, [poll] = lag_poll.poll_once(platform, broker, [name], lambda _: {"last": readers["last"]})
+    assert not poll.samples[name, 0].hidden
+
+
+def _require_closed(broker: AdminClient, name: str) -> None:
+    if topics.committed_ends(broker, [name]) != topics.ends(broker, [name]):
+        raise ServiceDown("a transaction is open")

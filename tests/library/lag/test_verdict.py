@@ -138,6 +138,17 @@ def motionless_beyond_retention(ago: int) -> Sample:
     return replace(beyond_retention(ago), position=0)
 
 
+def stopped_before_a_transaction(ago: int) -> Sample:
+    """A reader that does not read records below the open transaction."""
+    return replace(since(900)(ago), committed_end=END - 800 * RATE)
+
+
+def hidden_until(polls: int) -> Callable[[int], Sample]:
+    """A reader that has waited ten minutes for the end of a transaction, which ended this many polls ago."""
+    at = END - 900 * RATE
+    return lambda ago: replace(since(900)(ago), committed_end=at if ago >= polls else None)
+
+
 CASES: list[tuple[str, History, str, int]] = [
     ("there is no sample", [], "UNKNOWN", 1),
     ("the lag service died a minute ago", [replace(behind(0), at=NOW - 60)], "UNKNOWN", 1),
@@ -161,6 +172,11 @@ CASES: list[tuple[str, History, str, int]] = [
     ("without retention, nothing is dropped", over(60, kept_forever(since(90 * DAY))), "STALL", 7),
     ("the beginning of the log moves towards it", over(60, begins(50, 35, 20, 5)), "FALLING_OFF", 5),
     ("the beginning of the log moved once", over(60, begins(30)), "OK", 12),
+    ("an open transaction hides what it has not read", over(60, hidden_until(0)), "WARN", 10),
+    ("the same, and its application makes no batches", over(60, dead(hidden_until(0))), "WARN", 10),
+    ("the transaction has just ended", over(60, hidden_until(1)), "WARN", 10),
+    ("the transaction ended, and it has not moved since", over(60, hidden_until(13)), "STALL", 7),
+    ("it stopped before a transaction began", over(60, stopped_before_a_transaction), "STALL", 7),
     ("its application is down", over(60, dead(since(900))), "STOP", 6),
     ("its application never ran", over(60, lambda ago: replace(since(900)(ago), batch_at=None)), "STOP", 6),
     ("other views move, this one does not", over(60, since(900)), "STALL", 7),
@@ -229,6 +245,11 @@ def test_the_window_is_as_long_as_the_limits_need(sample: Callable[[int], Sample
     assert assess(history, NOW, limits).verdict == naive_lag.verdict(history, NOW, limits)[0] == verdict
 
 
+def test_the_reason_names_the_open_transaction() -> None:
+    found = assess(over(60, hidden_until(0)), NOW, LIMITS)
+    assert found.reason.endswith(f": an open transaction hides the records from offset {END - 900 * RATE:,} on")
+
+
 def test_every_verdict_and_every_rule_has_a_case() -> None:
     assert {case[2] for case in CASES} == set(LagVerdict)
     assert {case[3] for case in CASES} == set(range(1, 13))
@@ -262,6 +283,7 @@ def random_history(dice: random.Random) -> History:
     batch_at, fixed_beginning = dice.choice([None, latest - 5000, latest]), dice.random() < 0.7
     step, arriving, pace = dice.choice([STEP, 12.5]), dice.choice([0, 1, 7, 90]), dice.choice([0, 1, 7, 90])
     topic_id, history = "old", list[Sample]()
+    hidden = dice.choice([0, 0, 0, 1, 9])  # whether transactions are open, and how far from the end
     for ago in reversed(range(dice.choice([1, 2, 5, 7, 13, 62, 90]))):
         end += arriving
         pace = dice.choice([0, 1, 7, 90]) if dice.random() < 0.05 else pace
@@ -271,7 +293,8 @@ def random_history(dice: random.Random) -> History:
         blind = "no topic" if dice.random() < 0.01 else ""
         topic_id = "new" if dice.random() < 0.003 else topic_id
         at = latest - ago * step
-        history.append(Sample(at, position, earliest, end, seconds, batch_at, retention, topic_id, blind))
+        found = Sample(at, position, earliest, end, seconds, batch_at, retention, topic_id, blind)
+        history.append(replace(found, committed_end=hidden + end - 10 if hidden and dice.random() < 0.9 else None))
     return history
 
 

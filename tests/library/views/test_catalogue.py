@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from truelog.monitor.view_report import view_entries
 
 from tests.command import answer, truelog
 from tests.library import stray_files
+from truelog.reports.view import view_entries
 from truelog.schema import declaration_files
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings

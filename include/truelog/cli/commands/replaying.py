@@ -118,7 +118,7 @@ def replay(
     from truelog.storage.audit_trail import by_hand
 
     settings, chosen = Settings(), _filter(type_name, reason, since)
-    types = event_registry.event_types(settings)  # not the files: the log judges by the registered versions
+    types = event_registry.confirmed_types(settings)  # not the files: the log judges by the registered versions
     store = LetterStore(settings)
     with progress("dead letters", store.count_records(chosen.since)) as done:
         if dry_run:

@@ -21,30 +21,41 @@ clock_app = typer.Typer(help="The clock of the log, which decides when rows expi
 
 @app.command()
 def start(name: Name, as_json: AsJson = False) -> None:
-    """Set the desired state to running. Airflow starts the application and keeps it running."""
-    from truelog.control.application import RUNNING
+    """Set the desired state to running. Airflow starts the application and keeps it running.
 
-    _set_desired(name, RUNNING, as_json)
+    An application that RESTS after repeated failures is started at once.
+    """
+    from truelog.apps import launcher
+    from truelog.control.application import RUNNING
+    from truelog.storage.audit_trail import by_hand
+
+    settings = _settings_for(name)
+    launcher.request_start(settings, name, by_hand())
+    _print_desired(name, RUNNING, as_json)
 
 
 @app.command()
 def stop(name: Name, as_json: AsJson = False) -> None:
     """Set the desired state to stopped. Airflow stops the application."""
-    from truelog.control.application import STOPPED
-
-    _set_desired(name, STOPPED, as_json)
-
-
-def _set_desired(name: str, desired: str, as_json: bool) -> None:
     from truelog.control import application
     from truelog.storage.audit_trail import by_hand
     from truelog.storage.database import connect
 
+    with connect(_settings_for(name)) as connection:
+        application.set_desired(connection, name, application.STOPPED, by_hand())
+    _print_desired(name, application.STOPPED, as_json)
+
+
+def _settings_for(name: str) -> Settings:
+    from truelog.control import application
+
     settings = Settings()
     if name not in application.application_names(settings):
         raise typer.BadParameter(f"{name}: choose from {', '.join(application.application_names(settings))}")
-    with connect(settings) as connection:
-        application.set_desired(connection, name, desired, by_hand())
+    return settings
+
+
+def _print_desired(name: str, desired: str, as_json: bool) -> None:
     if as_json:
         print_json({"application": name, "desired": desired})
     else:

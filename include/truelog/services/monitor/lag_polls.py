@@ -12,13 +12,13 @@ from threading import Lock
 import psycopg
 from confluent_kafka.admin import AdminClient
 
+from truelog.control import event_registry
 from truelog.lag import groups as lag_groups
 from truelog.lag import history as lag_history
 from truelog.lag import poll as lag_poll
 from truelog.lag.limits import POLLS
 from truelog.lag.poll import ListReaders
 from truelog.lag.window import LagWindow
-from truelog.schema import event
 from truelog.storage.database import Connection, connect
 from truelog.support.background import Background
 from truelog.support.errors import TruelogError
@@ -49,9 +49,9 @@ class LagPolls:
 
     def poll(self, name: str) -> None:
         """Poll (1), store the readings with their verdicts (2), and publish the positions (3)."""
-        readers, readings = lag_poll.poll_once(
-            self.settings, self._broker, event.event_names(self.settings.events_folder), self._readers[name]
-        )  # 1
+        with connect(self.settings) as connection:
+            registered = event_registry.newest_versions(connection)
+        readers, readings = lag_poll.poll_once(self.settings, self._broker, registered, self._readers[name])  # 1
         with connect(self.settings) as connection:
             window = self._load_window(connection)
             judged = [window.judged(each) for each in readings]

@@ -7,7 +7,7 @@ from truelog.support.settings import KafkaUser
 SERVICE = Service(
     name="ticks",
     module="truelog.services.ticks.service",
-    after=("kafka",),
+    after=("postgresql", "kafka"),
     kafka=KafkaUser.TICKS,
     check=Check(recent_tick.require_recent_tick, recent_tick.address),
 )

@@ -6,8 +6,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # its annotations do not re-export
 
 from truelog.log import topics
-from truelog.schema import event
 from truelog.schema.names import TICKS
+from truelog.services.ticks.registered_topics import RegisteredTopics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
@@ -24,9 +24,7 @@ def require_recent_tick(settings: Settings) -> None:
     except KafkaException as error:
         raise ServiceDown(str(error)) from error
     if age > settings.tick_seconds + _LATE_SECONDS:
-        ends = topics.ends_by_partition(
-            broker, topics.existing_topics(broker).intersection(event.event_names(settings.events_folder))
-        )
+        ends = topics.ends_by_partition(broker, RegisteredTopics(settings).names() & topics.existing_topics(broker))
         reasons = " ".join(ends.unknown.values())
         why = f": a tick needs the end of every partition, and {reasons}" if reasons else ""
         raise ServiceDown(f"no recent tick{why}")

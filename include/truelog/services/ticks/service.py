@@ -1,6 +1,15 @@
-"""The tick service: writes a tick into the log at regular intervals. `truelog.log.ticks` says what a tick is.
+"""The tick service: writes the clock of the log. It puts the time and the end offsets of each topic into a topic.
 
-python -m truelog.services.ticks.service
+The service determines a tick's time first and reads the end offsets afterwards, so every record appended before that
+time is below these offsets. If positions V have passed a tick and reached its end offsets, the time at V is therefore
+at least the tick's time. The latest such time is the clock at V, which depends on V alone. The clock advances even on a
+quiet log, and neither an idle nor a fast partition affects it. The service's clock and the brokers' clocks must agree.
+
+A tick is an ordinary event (`include/events/ticks.py`). `occurred_at` is the tick's time. The `ends` field contains
+`{topic: {partition: offset}}` as text, written by `Positions.as_json`. `Positions.from_json` parses this text,
+PostgreSQL reads it as jsonb, and Spark reads it with `from_json(ends, 'map<string,map<int,bigint>>')`.
+
+    python -m truelog.services.ticks.service
 """
 
 import logging
@@ -13,10 +22,12 @@ from time import monotonic
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from truelog.control import event_registry
 from truelog.log import topics
 from truelog.log.clock_guard import ClockGuard, newest_tick
-from truelog.schema.event import EventType, event_names, load_event
+from truelog.schema.event import EventType
 from truelog.schema.names import TICKS
+from truelog.services.ticks.registered_topics import RegisteredTopics
 from truelog.support.errors import ServiceDown
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import KafkaUser, Settings
@@ -26,15 +37,15 @@ log = logging.getLogger(__name__)
 
 def run(settings: Settings, stopped: Event) -> None:
     """Write a tick every `tick_seconds` until stopped. A tick that Kafka does not accept is skipped, not repeated."""
-    event_type = load_event(settings.events_folder / f"{TICKS}.py")
+    event_type = event_registry.event_types(settings)[TICKS]
     topics.require_log_append_time(settings, [TICKS])
-    broker, producer = topics.client(settings), _producer(settings)
+    broker, producer, registered = topics.client(settings), _producer(settings), RegisteredTopics(settings)
     guard = ClockGuard(settings, newest_tick(settings, event_type))
     due = monotonic()
     while not stopped.is_set():
         try:
-            declared = set(event_names(settings.events_folder)) - {TICKS}  # new files count from the next tick on
-            _send(producer, _tick(broker, event_type, declared & topics.existing_topics(broker), guard))
+            read = registered.names() & topics.existing_topics(broker)
+            _send(producer, _tick(broker, event_type, read, guard))
         except ServiceDown as down:
             log.warning("tick skipped: %s", down)
         due = max(due + settings.tick_seconds, monotonic())

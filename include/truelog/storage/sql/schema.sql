@@ -41,7 +41,7 @@ COMMENT ON TABLE truelog.event_version IS 'Each declaration of an event type tha
 
 CREATE TABLE truelog.event_cut (
     id bigint GENERATED ALWAYS AS IDENTITY, event text, topic_id text, reading integer, version integer,
-    first_offsets jsonb NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
+    first_offsets jsonb NOT NULL, made_at timestamptz NOT NULL DEFAULT now(), began jsonb NOT NULL DEFAULT '{}',
     PRIMARY KEY (event, topic_id, reading, version),
     FOREIGN KEY (event, version) REFERENCES truelog.event_version
 );

@@ -1,4 +1,4 @@
-"""The tick service survives a crash of the broker."""
+"""The tick service survives a crash of the broker, and writes the ends of every registered topic."""
 
 import os
 import signal
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import psutil
 import pyarrow as pa
@@ -15,10 +16,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import runtime
 from tests.deadline import deadline, until
 from tests.laws.naive_clock import Tick, clock
+from tests.scenes.declared import copy_events
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, load_events
+from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
@@ -26,9 +29,12 @@ pytestmark = pytest.mark.own_servers
 
 
 @pytest.fixture
-def ticker(kafka: Settings) -> Iterator[subprocess.Popen[str]]:
-    topics.sync_topics(kafka, load_events())
-    environment = os.environ | {"TRUELOG_TICK_SECONDS": "0.1"}
+def ticker(platform: Settings, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A running service. The files of `page_view` and `ticks` were deleted after their registration."""
+    folder = copy_events(tmp_path)
+    for name in ("page_view", "ticks"):
+        (folder / f"{name}.py").unlink()
+    environment = os.environ | {"TRUELOG_TICK_SECONDS": "0.1", "TRUELOG_EVENTS_FOLDER": str(folder)}
     command = [sys.executable, "-m", "truelog.services.ticks.service"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         yield process
@@ -67,14 +73,15 @@ def wait_for_ticks(settings: Settings, begin: int, more: int) -> list[Tick]:
 
 
 def test_ticks_hold_the_end_of_the_log_and_continue_after_a_crash_of_the_broker(
-    kafka: Settings, ticker: subprocess.Popen[str]
+    platform: Settings, ticker: subprocess.Popen[str]
 ) -> None:
-    begin = topics.end_offsets(kafka, ["ticks"]).at("ticks", 0)
-    wait_for_ticks(kafka, begin, more=3)
-    send_page_view(kafka)
-    reached = topics.end_offsets(kafka, ["page_view"])
-    ticks = wait_for_ticks(kafka, begin, more=2)
+    begin = topics.end_offsets(platform, ["ticks"]).at("ticks", 0)
+    wait_for_ticks(platform, begin, more=3)
+    send_page_view(platform)
+    reached = topics.end_offsets(platform, ["page_view"])
+    ticks = wait_for_ticks(platform, begin, more=2)
     assert ticks[-1].ends.only(["page_view"]).offsets == reached.offsets
+    assert ticks[-1].ends.offsets.keys() == load_events().keys() - {"ticks"}
     for earlier, later in pairwise(ticks):
         assert later.time > earlier.time
         assert later.ends.covers(earlier.ends)
@@ -82,8 +89,8 @@ def test_ticks_hold_the_end_of_the_log_and_continue_after_a_crash_of_the_broker(
     passed = Positions({**reached.offsets, "ticks": {0: begin + len(ticks)}})
     assert clock(ticks, passed, ["page_view"]) == ticks[-1].time
 
-    kill_and_wait(kafka)
-    after = wait_for_ticks(kafka, begin, more=3)
+    kill_and_wait(platform)
+    after = wait_for_ticks(platform, begin, more=3)
     assert after[: len(ticks)] == ticks
     assert after[-1].time > ticks[-1].time
 
@@ -91,6 +98,21 @@ def test_ticks_hold_the_end_of_the_log_and_continue_after_a_crash_of_the_broker(
     _, logged = ticker.communicate(timeout=deadline(20))
     assert ticker.returncode == 0
     assert "Traceback" not in logged
+
+
+def test_no_tick_is_written_while_the_registered_topics_are_unknown(
+    platform: Settings, ticker: subprocess.Popen[str]
+) -> None:
+    """A tick that lacks a topic of a view would end the view's windows with records unread."""
+    begin = topics.end_offsets(platform, ["ticks"]).at("ticks", 0)
+    wait_for_ticks(platform, begin, more=1)
+    with connect(platform, autocommit=True) as connection:
+        connection.execute("ALTER TABLE truelog.event_cut RENAME TO hidden")
+        assert ticker.stderr is not None
+        next(line for line in ticker.stderr if "tick skipped: the registered topics are unknown" in line)
+        connection.execute("ALTER TABLE truelog.hidden RENAME TO event_cut")
+    ticks = wait_for_ticks(platform, begin, more=2)
+    assert {frozenset(tick.ends.offsets) for tick in ticks} == {frozenset(load_events()) - {"ticks"}}
 
 
 def kill_and_wait(settings: Settings) -> None:
