@@ -64,4 +64,4 @@ def _own(used: Used, events: int) -> dict[str, float]:
 
 
 def _compute(rebuilder: Rebuilder, positions: Positions) -> None:
-    rebuilder.states(positions).write.format("noop").mode("overwrite").save()
+    rebuilder.states(rebuilder.compiled.own, positions).write.format("noop").mode("overwrite").save()

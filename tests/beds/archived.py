@@ -209,7 +209,7 @@ def new_archive(lab: Lab, settings: Settings, view: View = PER_URL, partitions: 
 
 def drop_base(settings: Settings, compiled: CompiledView) -> None:
     """Drop the table of a view's bases, if there is one."""
-    name = f"{base.NAMESPACE}.{compiled.table}"
+    name = f"{base.NAMESPACE}.{compiled.own.name}"
     with open_catalog(settings) as catalog:
         if catalog.table_exists(name):
             catalog.purge_table(name)

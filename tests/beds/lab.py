@@ -34,11 +34,14 @@ from truelog.support.durations import seconds
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import kinds, stage, table_hash
-from truelog.tables.compiled_view import CompiledView, extend_view
+from truelog.tables.compiled_view import CompiledView
 from truelog.tables.compiler import compile_view
+from truelog.tables.fold.compiled import Fold
+from truelog.tables.join.compile import Joined
 from truelog.tables.kinds import Batch
 from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
 from truelog.tables.table_hash import TableHash
 from truelog.views.view import View
 
@@ -125,15 +128,16 @@ class Lab:
         """The hashes that PostgreSQL and Spark compute for the same rows. The rows stay in `recon`."""
         compiled = self.by_case(name, view)
         self._fresh(compiled)
-        states = compiled.totals_of({topic: self.events(topic, drawn) for topic in view.reads}).persist()
-        kinds.add(self.connection, compiled, "recon", stage.stage_rows(states, compiled, self.settings))
-        in_database = table_hash.hash_table(self.connection, compiled, sql.Identifier("recon", compiled.table))
-        return compiled, in_database, table_hash.hash_frame(compiled, compiled.stored(states))
+        own = compiled.own
+        states = own.totals_of({topic: self.events(topic, drawn) for topic in view.reads}).persist()
+        kinds.add(self.connection, compiled, "recon", stage.stage_rows(states, own, self.settings))
+        in_database = table_hash.hash_table(self.connection, own, sql.Identifier("recon", own.name))
+        return compiled, in_database, table_hash.hash_frame(own, own.stored(states))
 
     def totals(self, view: View, drawn: list[list[Record]]) -> tuple[DataFrame, DataFrame]:
         """The rows of every case: totalled in one step, and added up from the states of its cuts."""
-        by_case = extend_view(self.compiled("totals", view), "case_id", IntegerType())
-        by_cut = extend_view(by_case, "cut", IntegerType())
+        by_case = self.compiled("totals", view).own.with_key("case_id", IntegerType())
+        by_cut = by_case.with_key("cut", IntegerType())
         rows = self.transformed(view, drawn).persist()
         in_parts = by_case.plus(by_cut.totals(rows).drop("cut"))
         return by_case.stored(by_case.totals(rows)), by_case.stored(in_parts)
@@ -183,13 +187,11 @@ class Lab:
         self.connection.execute("DELETE FROM truelog.view WHERE view = %s", (compiled.name,))
         for schema, each in product(("state", "stage", "recon", "batch"), compiled.tables):
             for suffix in ("", stage.CHANGES):
-                drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(
-                    sql.Identifier(schema, f"{each.table}{suffix}")
-                )
+                drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, f"{each.name}{suffix}"))
                 self.connection.execute(drop)
-        table.deploy_table(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
+        table.deploy_table(self.connection, with_own(compiled, view=replace(compiled.view, present={}, columns={})))
         for each in compiled.tables:
-            table.create_table(self.connection, each, "recon", each.table)
+            table.create_table(self.connection, each, "recon", each.name)
 
     def store_ticks(self, by_case: CompiledView, end: int) -> None:
         """If the view has `keep`, store one tick for each cut."""
@@ -201,10 +203,10 @@ class Lab:
             clock.store_ticks(self.connection, by_case.name, frame)
 
     def _rebuild(self, compiled: CompiledView, events: EventFrames, drawn: list[list[Record]]) -> None:
-        def states(each: CompiledView) -> DataFrame:
+        def states(each: Table) -> DataFrame:
             return each.totals_of(kinds.countable(each, events))
 
-        touched = replace(compiled, sides=_touched(compiled.sides, drawn))
+        touched = CompiledView((compiled.own, *_touched(compiled.sides, drawn)))
         staged = stage.stage_tables(touched, states, self.settings)
         kinds.add(self.connection, compiled, "recon", staged)
         merge.drop_expired(self.connection, compiled, "recon", reached(compiled, last_cut(drawn)))
@@ -215,11 +217,12 @@ class Lab:
         One job stages all cuts of a table. Only what depends on the rows of earlier cuts has jobs for each cut: the
         rows of a Group, and all rows of a view with `dedupe`.
         """
-        sources = () if compiled.seen else _touched(compiled.sources, drawn)
+        by_batch = compiled.view.dedupe is not None
+        sources = () if by_batch else _touched(compiled.sources, drawn)
         by_cut = {each.side: self._stage_by_cut(each, events) for each in sources}
         for cut in range(last_cut(drawn) + 1):
             places = {(r.topic, place(n, r)) for n, case in enumerate(drawn) for r in case if r.cut == cut}
-            if compiled.seen:
+            if by_batch:
                 of_cut = {topic: frame.where(F.col("cut") == cut) for topic, frame in events.items()}
                 staged = kinds.stage_batch(self.connection, compiled, self.settings, Batch(of_cut, places))
             else:
@@ -230,12 +233,12 @@ class Lab:
 
     def _staged(self, compiled: CompiledView, sources: dict[str, StagedRows]) -> StagedRows:
         """The staged rows of a cut, given those of the tables to which events are added."""
-        own = kinds.kind_of(compiled).follow(self.spark, compiled, self.settings, sources)
+        own = kinds.kind_of(compiled.own).follow(self.spark, compiled, self.settings, sources)
         return replace(own, sides={**own.sides, **{side: rows for side, rows in sources.items() if side}})
 
-    def _stage_by_cut(self, source: CompiledView, events: EventFrames) -> dict[int, StagedRows]:
+    def _stage_by_cut(self, source: Table, events: EventFrames) -> dict[int, StagedRows]:
         """Stage the totals of all cuts and return those of each cut that has some. The cut is their attempt."""
-        by_cut, table = extend_view(source, "cut", IntegerType()), stage.table(source)
+        by_cut, table = source.with_key("cut", IntegerType()), stage.table(source)
         with_cut: dict[str, Any] = {topic: ProvenanceFrame(frame, ("cut",)) for topic, frame in events.items()}
         rows: Any = source.transformed(with_cut)
         self.connection.execute(sql.SQL("ALTER TABLE {} ADD cut int").format(table))
@@ -251,11 +254,11 @@ class Lab:
             copy = row_diff.streamed_table(each)
             self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
             self.connection.execute(
-                sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", each.table))
+                sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", each.name))
             )
 
 
-def _touched(tables: Iterable[CompiledView], drawn: list[list[Record]]) -> tuple[CompiledView, ...]:
+def _touched(tables: Iterable[Table], drawn: list[list[Record]]) -> tuple[Table, ...]:
     """The tables for which there are records at all. A job for any other table would also take a second."""
     topics = {record.topic for case in drawn for record in case}
     return tuple(each for each in tables if not topics.isdisjoint(each.view.reads))
@@ -263,19 +266,28 @@ def _touched(tables: Iterable[CompiledView], drawn: list[list[Record]]) -> tuple
 
 def renamed(compiled: CompiledView, name: str) -> CompiledView:
     """The same compiled view under another name."""
-    return everywhere(compiled, lambda table: replace(table, name=name))
+    return everywhere(compiled, lambda table: replace(table, owner=name))
 
 
-def everywhere(compiled: CompiledView, change: Callable[[CompiledView], CompiledView]) -> CompiledView:
-    """Change a compiled view, and every table that it consists of or follows from."""
-    fold, joined = compiled.fold, compiled.joined
-    return replace(
-        change(compiled),
-        sides=tuple(everywhere(each, change) for each in compiled.sides),
-        fold=fold and replace(fold, inputs=everywhere(fold.inputs, change)),
-        joined=joined
-        and replace(joined, tables={side: everywhere(each, change) for side, each in joined.tables.items()}),
-    )
+def with_own(compiled: CompiledView, **changes: Any) -> CompiledView:
+    """The same compiled view with changes of the table that readers query."""
+    return CompiledView((replace(compiled.own, **changes), *compiled.sides))
+
+
+def everywhere(compiled: CompiledView, change: Callable[[Table], Table]) -> CompiledView:
+    """Change every table of a compiled view, and every table that one of them follows from."""
+    return CompiledView(tuple(_everywhere(each, change) for each in compiled.tables))
+
+
+def _everywhere(table: Table, change: Callable[[Table], Table]) -> Table:
+    derivation = table.derivation
+    if isinstance(derivation, Fold):
+        derivation = replace(derivation, inputs=_everywhere(derivation.inputs, change))
+    if isinstance(derivation, Joined):
+        derivation = replace(
+            derivation, tables={side: _everywhere(each, change) for side, each in derivation.tables.items()}
+        )
+    return replace(change(table), derivation=derivation)
 
 
 def place(case_id: int, record: Record) -> int:

@@ -158,7 +158,7 @@ class RealPath:
         compiled = self.deployed(name, view)
         rebuilder = Rebuilder(self._context, self.connection, compiled, True, self.shared)
         rebuilder.rebuild(self.log.end(CUTS - 1).only(compiled.view.topics))
-        query = sql.SQL("SELECT count(*) FROM {}").format(row_diff.rebuilt_table(compiled))
+        query = sql.SQL("SELECT count(*) FROM {}").format(row_diff.rebuilt_table(compiled.own))
         [(rows,)] = self.connection.execute(query).fetchall()
         return int(str(rows))
 
@@ -222,7 +222,7 @@ class RealPath:
         for each in compiled.tables:
             self.connection.execute(
                 sql.SQL("CREATE TABLE {} AS TABLE {}").format(
-                    row_diff.streamed_table(each), sql.Identifier("state", each.table)
+                    row_diff.streamed_table(each), sql.Identifier("state", each.name)
                 )
             )
 

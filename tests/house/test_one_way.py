@@ -1,4 +1,4 @@
-"""The only way from events to a view's states is `Compiled.totals_of`, which the stream and the batch layer share.
+"""The only way from events to a view's states is `Table.totals_of`, which the stream and the batch layer share.
 
 Two implementations could diverge, and then a rebuild would no longer equal the stream.
 """
@@ -15,11 +15,11 @@ LIBRARY = "include/truelog/*.py"
 ALLOWED = {
     "include/truelog/views/view.py": "applies the transform to the events that are not too late",
     "include/truelog/tables/side_tables.py": "applies a Group's transform, and adds the coordinates of its inputs",
-    "include/truelog/tables/compiled_view.py": "defines Compiled.totals_of",
+    "include/truelog/tables/table.py": "defines Table.totals_of",
     "include/truelog/tables/compiler.py": "applies a transform to empty frames, to check its plan",
     "include/truelog/tables/fingerprint.py": "applies a transform to empty frames, to hash its plan",
     "include/truelog/kernel/bad_records.py": "runs the transform alone, to see on which records it fails",
-    "include/truelog/tables/contributions.py": "totals by record, to find the records that explain a row",
+    "include/truelog/tables/tracing/contributions.py": "totals by record, to find the records that explain a row",
 }
 
 
@@ -27,7 +27,7 @@ def steps(root: Path, allowed: Mapping[str, str]) -> list[str]:
     """Modules that transform events or total rows without permission, and unused permissions."""
     found = {name: line for name, tree in modules(root, LIBRARY) for line in _steps(tree)}
     problems = [
-        f"{name}:{line} transforms events or totals rows; call Compiled.totals_of"
+        f"{name}:{line} transforms events or totals rows; call Table.totals_of"
         for name, line in found.items()
         if name not in allowed
     ]
@@ -71,7 +71,7 @@ def test_a_second_way_is_found(tmp_path: Path) -> None:
     array = "def halves(F, column):\n    return F.transform(column, half)\n"
     plant(tmp_path, {"include/truelog/batch/rebuild.py": second, "include/truelog/measures/measure.py": array})
     assert steps(tmp_path, {"include/truelog/measures/measure.py": "a reason of the past"}) == [
-        "include/truelog/batch/rebuild.py:3 transforms events or totals rows; call Compiled.totals_of",
+        "include/truelog/batch/rebuild.py:3 transforms events or totals rows; call Table.totals_of",
         "include/truelog/measures/measure.py is on the list, but takes no such step",
     ]
 

@@ -65,7 +65,7 @@ class Bench:
 
     def counted(self) -> int:
         query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}")
-        row = self.lab.connection.execute(query.format(sql.Identifier("state", self.compiled.table))).fetchone()
+        row = self.lab.connection.execute(query.format(sql.Identifier("state", self.compiled.own.name))).fetchone()
         assert row is not None
         return int(str(row[0]))
 

@@ -21,7 +21,8 @@ from truelog.log.positions import Positions
 from truelog.support.errors import BaseAltered
 from truelog.support.settings import CATALOG, Settings
 from truelog.tables import table_hash
-from truelog.tables.compiled_view import CompiledView, extend_view
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,18 @@ class Generated(Rebuilder):
     rows: DataFrame = field(kw_only=True)  # what the events contribute to the view, with their cuts
     ticks_asked_for: list[Positions] = field(kw_only=True, default_factory=list)
 
-    def store_ticks(self, positions: Positions) -> None:
+    def store_ticks(self, table: Table, positions: Positions) -> None:
         """The lab has stored the ticks."""
         self.ticks_asked_for.append(positions)
 
-    def states_between(self, begin: Positions, end: Positions) -> DataFrame:
+    def states_between(self, table: Table, begin: Positions, end: Positions) -> DataFrame:
         first, last = begin.at(clock.TOPIC, 0), end.at(clock.TOPIC, 0)
-        return self.compiled.totals(self.rows.where((F.col("cut") >= first) & (F.col("cut") < last)))
+        return table.totals(self.rows.where((F.col("cut") >= first) & (F.col("cut") < last)))
 
     def whole(self, end: Positions) -> DataFrame:
         """The states from the whole log up to its end, without what has expired."""
-        return clock.without_expired(self.connection, self.compiled, self.states_between(Positions(), end), end)
+        own = self.compiled.own
+        return clock.without_expired(self.connection, own, self.states_between(own, Positions(), end), end)
 
     def write(self, at: Positions) -> tuple[Rebuilt, Base]:
         """Make the states at these positions the view's base, as certificate 0 describes them."""
@@ -57,10 +59,10 @@ class Generated(Rebuilder):
 
     def stored(self, known: Base) -> DataFrame:
         """The rows of a base, as they are in its table."""
-        name = f"{CATALOG}.{base.NAMESPACE}.{self.compiled.table}"
+        name = f"{CATALOG}.{base.NAMESPACE}.{self.compiled.own.name}"
         self.context.spark.catalog.refreshTable(name)
         rows = self.context.spark.read.option("versionAsOf", str(known.snapshot)).table(name)
-        return self.compiled.stored(rows.select("row.*"))
+        return self.compiled.own.stored(rows.select("row.*"))
 
 
 class Cuts(NamedTuple):
@@ -74,7 +76,8 @@ class Cuts(NamedTuple):
 def cuts(request: pytest.FixtureRequest, lab: Lab, platform: Settings) -> Cuts:
     name, view = request.param, VIEWS[request.param]
     drawn = cases(lab.types, view.reads, number=60)
-    compiled = replace(extend_view(lab.compiled_once(name, view), "case_id", IntegerType()), name=f"{name}_based")
+    own = lab.compiled_once(name, view).own.with_key("case_id", IntegerType())
+    compiled = CompiledView((replace(own, owner=f"{name}_based"),))
     lab = replace(lab, settings=platform)
     end = last_cut(drawn)
     lab.store_ticks(compiled, end)
@@ -90,9 +93,9 @@ def test_law_rows_since_a_base_give_the_rows_of_the_whole_log(cuts: Cuts, monkey
     for number, end in enumerate(later, 1):
         assert known.certificate == str(number - 1)
         require_slices_of_stored_rows(rebuilder, known)
-        rebuilt = base.advance(rebuilder, known, rebuilt.digests, begin, end)
-        whole = table_hash.hash_frame(rebuilder.compiled, rebuilder.compiled.stored(rebuilder.whole(end)))
-        assert table_hash.unequal_buckets(rebuilt.digests, whole) == []
+        rebuilt = base.advance(rebuilder, known, rebuilt.own, begin, end)
+        whole = table_hash.hash_frame(rebuilder.compiled.own, rebuilder.compiled.own.stored(rebuilder.whole(end)))
+        assert table_hash.unequal_buckets(rebuilt.own, whole) == []
         assert table_hash.count_rows(whole) > 60
         with rebuilt.cache:
             base.keep(rebuilder, rebuilt, str(number), datetime(2026, 1, 1, tzinfo=UTC))
@@ -102,7 +105,7 @@ def test_law_rows_since_a_base_give_the_rows_of_the_whole_log(cuts: Cuts, monkey
 
 def require_slices_of_stored_rows(rebuilder: Generated, known: Base) -> None:
     stored = rebuilder.stored(known)
-    parts = table_hash.hash_parts(rebuilder.compiled, stored, base.slice_of(rebuilder.compiled, stored))
+    parts = table_hash.hash_parts(rebuilder.compiled.own, stored, base.slice_of(rebuilder.compiled.own, stored))
     assert len(known.slices) > 5
     hashes = {number: table_hash.sum_of(part.values()) for number, part in parts.items()}
     assert {number: each.hash for number, each in known.slices.items()} == hashes
@@ -112,7 +115,7 @@ def test_a_crash_while_a_base_is_written_leaves_none(cuts: Cuts, monkeypatch: py
     monkeypatch.setattr(base, "WORTH_WRITING", 1)
     rebuilder, (begin, *_, end) = cuts
     written, known = rebuilder.write(begin)
-    rebuilt = base.advance(rebuilder, known, written.digests, begin, end)
+    rebuilt = base.advance(rebuilder, known, written.own, begin, end)
     monkeypatch.setattr(base, "open_catalog", lambda *_: 1 / 0)  # after the rows were written
     with rebuilt.cache, pytest.raises(ZeroDivisionError):
         base.keep(rebuilder, rebuilt, "1", None)
@@ -122,30 +125,30 @@ def test_a_crash_while_a_base_is_written_leaves_none(cuts: Cuts, monkeypatch: py
 def test_a_base_that_was_altered_is_refused(cuts: Cuts) -> None:
     rebuilder, (begin, *_, end) = cuts
     rebuilt, known = rebuilder.write(begin)
-    other = rebuilder.whole(begin).limit(table_hash.count_rows(rebuilt.digests) - 1)
+    other = rebuilder.whole(begin).limit(table_hash.count_rows(rebuilt.own) - 1)
     altered = replace(known, snapshot=base.write(rebuilder, other).snapshot or 0)
     with pytest.raises(BaseAltered, match="are not as they were written"):
-        base.advance(rebuilder, altered, rebuilt.digests, begin, end)
-    fewer = {n: each for n, each in rebuilt.digests.items() if n != next(iter(rebuilt.digests))}
+        base.advance(rebuilder, altered, rebuilt.own, begin, end)
+    fewer = {n: each for n, each in rebuilt.own.items() if n != next(iter(rebuilt.own))}
     with pytest.raises(BaseAltered, match="do not add up to certificate 0"):
         base.advance(rebuilder, known, fewer, begin, end)
 
 
-def keyed_by(lab: Lab, *key: str) -> CompiledView:
+def keyed_by(lab: Lab, *key: str) -> Table:
     def transform(page_view: DataFrame) -> DataFrame:
         columns = {"name": F.col("event_id"), "day": F.to_date("occurred_at"), "time": F.col("occurred_at")}
         return page_view.select(*(columns[each].alias(each) for each in key), F.lit(1).alias("n"))
 
-    return lab.compiled("sliced", View(reads=("page_view",), transform=transform, key=key, measures={"n": Sum()}))
+    return lab.compiled("sliced", View(reads=("page_view",), transform=transform, key=key, measures={"n": Sum()})).own
 
 
 def test_a_key_without_a_time_is_sliced_by_its_bucket(lab: Lab) -> None:
     """PostgreSQL computes the same bucket."""
-    compiled, names = keyed_by(lab, "name"), [f"name {n}" for n in range(200)]
-    bucket = table_hash.bucket_sql(compiled)
+    table, names = keyed_by(lab, "name"), [f"name {n}" for n in range(200)]
+    bucket = table_hash.bucket_sql(table)
     query = sql.SQL("SELECT name, {} FROM unnest({}::text[]) AS t (name)").format(bucket, sql.Literal(names))
     rows = lab.spark.createDataFrame([(name,) for name in names], "name string")
-    found = rows.select("name", base.slice_of(compiled, rows)).collect()
+    found = rows.select("name", base.slice_of(table, rows)).collect()
     assert {tuple(row) for row in found} == set(lab.connection.execute(query).fetchall())
     assert len({number for _, number in found}) > 100
 

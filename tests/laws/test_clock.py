@@ -27,6 +27,7 @@ from truelog.maintenance import tick_retention
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 TOPICS = ("a", "b", "ticks")
 ID = "ticks-id"
@@ -294,17 +295,13 @@ def test_no_tick_is_dropped_while_a_view_has_no_positions(connection: Connection
         view_status.record_state(connection, STREAM, "fresh", 2)
         assert tick_retention.drop_old_ticks(connection) == 0
         without_keep = View(reads=("a",), transform=lambda a: a, key=("k",), measures={}, version=2)
-        assert (
-            tick_retention.drop_old_ticks(connection, [CompiledView("fresh", replace(without_keep, version=1), {}, "")])
-            == 0
-        )
-        assert (
-            tick_retention.drop_old_ticks(
-                connection, [CompiledView("fresh", replace(without_keep, keep="1 day"), {}, "")]
-            )
-            == 0
-        )
-        assert tick_retention.drop_old_ticks(connection, [CompiledView("fresh", without_keep, {}, "")]) == 4
+        assert tick_retention.drop_old_ticks(connection, [fresh(replace(without_keep, version=1))]) == 0
+        assert tick_retention.drop_old_ticks(connection, [fresh(replace(without_keep, keep="1 day"))]) == 0
+        assert tick_retention.drop_old_ticks(connection, [fresh(without_keep)]) == 4
+
+
+def fresh(view: View) -> CompiledView:
+    return CompiledView((Table("fresh", view, {}, ""),))
 
 
 def test_no_tick_is_dropped_during_a_comparison(postgresql: Settings, connection: Connection) -> None:

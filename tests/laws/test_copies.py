@@ -24,14 +24,15 @@ from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate_verifier import CertificateVerifier, VerificationVerdict
-from truelog.reconcile.reconcile import compare, reconcile
+from truelog.reconcile.comparison.compare import compare
+from truelog.reconcile.reconcile import reconcile
 from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
-from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe import compile as copies
 from truelog.tables.dedupe import merge as kernel_copies
+from truelog.tables.table import Table
 
 PARTITIONS, BATCHES = 12, 5
 HORIZON = 60  # seconds
@@ -95,7 +96,7 @@ class Streamed:
         return {(int(str(p)), int(str(o))): float(str(time)) for p, o, time in rows}
 
     def _table(self, side: str) -> sql.Identifier:
-        [table] = (each.table for each in self.ground.compiled.tables if each.side == side)
+        [table] = (each.name for each in self.ground.compiled.tables if each.side == side)
         return sql.Identifier("state", table)
 
     def expected(self) -> tuple[set[Place], dict[Place, float]]:
@@ -135,8 +136,8 @@ def _make_partials(ground: Archived) -> None:
     beginning = Positions({"click": dict.fromkeys(ends, 0)}, ground.ids)
     for number, (begin, end) in enumerate([(beginning, cuts[0]), (cuts[1], cuts[2])]):
         covered = PartialRange(LATER + timedelta(days=number), begin, end)
-        states = ground.rebuilder.of_table(ground.compiled).states_between(begin, end)
-        partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, covered, states)
+        states = ground.rebuilder.states_between(ground.compiled.own, begin, end)
+        partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled.own, covered, states)
 
 
 def test_the_log_contains_copies_of_every_kind(streamed: Streamed) -> None:
@@ -165,11 +166,10 @@ def test_the_archive_alone_verifies_the_view(streamed: Streamed) -> None:
 def test_the_law_catches_a_rebuild_that_does_not_look_back(streamed: Streamed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the rebuild from partials is wrong, because the rebuild from raw bytes begins with the log."""
     monkeypatch.setattr(rebuild, "find_lookback", lambda *arguments: [])
-    of_own_table = streamed.ground.rebuilder.of_table(streamed.ground.compiled)
-    positions = streamed.ground.positions.only(["click"])
+    own, positions = streamed.ground.compiled.own, streamed.ground.positions.only(["click"])
 
     def rows(*, from_raw: bool) -> int:
-        return replace(of_own_table, from_raw=from_raw).states(positions).count()
+        return replace(streamed.ground.rebuilder, from_raw=from_raw).states(own, positions).count()
 
     assert rows(from_raw=False) > rows(from_raw=True) == len(streamed.counted())
 
@@ -178,7 +178,7 @@ def _broker_time(topic: str, before: object) -> Column:
     return F.col("broker_time")
 
 
-def _shorter(seen: CompiledView) -> sql.Composed:
+def _shorter(seen: Table) -> sql.Composed:
     return sql.SQL("make_interval(secs => {})").format(HORIZON - 1)
 
 

@@ -22,17 +22,17 @@ def test_both_engines_compute_the_same_hashes(lab: Lab, name: str) -> None:
 
 def test_an_altered_row_changes_the_hash_of_its_bucket_alone(lab: Lab) -> None:
     compiled, before, _ = lab.digests("every_measure", VIEWS["every_measure"], cases(lab.types, ("page_view",)))
-    table = sql.Identifier("recon", compiled.table)
+    table = sql.Identifier("recon", compiled.own.name)
 
-    for column in compiled.measure_columns:
+    for column in compiled.own.measure_columns:
         changed = lab.connection.execute(
             sql.SQL(
                 "UPDATE {} SET {column} = NULL WHERE ctid = "
                 "(SELECT ctid FROM {} WHERE {column} IS NOT NULL LIMIT 1) RETURNING {}"
-            ).format(table, table, table_hash.bucket_sql(compiled), column=sql.Identifier(column))
+            ).format(table, table, table_hash.bucket_sql(compiled.own), column=sql.Identifier(column))
         ).fetchone()
         assert changed, f"no row has a {column}"
-        after = table_hash.hash_table(lab.connection, compiled, table)
+        after = table_hash.hash_table(lab.connection, compiled.own, table)
         assert table_hash.unequal_buckets(before, after) == list(changed), column
         before = after
 

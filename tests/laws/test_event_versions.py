@@ -124,7 +124,7 @@ class Remarks:
 
     def rows(self) -> dict[str | None, int]:
         query = sql.SQL("SELECT {}, events FROM {}").format(
-            sql.Identifier(self.key), sql.Identifier("state", self.compiled.table)
+            sql.Identifier(self.key), sql.Identifier("state", self.compiled.own.name)
         )
         found: Sequence[Any] = self.lab.connection.execute(query).fetchall()
         return {text: int(events) for text, events in found}

@@ -23,9 +23,9 @@ def test_a_key_with_many_values_is_cut_before_its_values_are_collected(lab: Lab)
     ]
     rows = EVERY_MEASURE.transform(lab.spark.createDataFrame(events, shape))
 
-    prepared = compiled._without_later_values(compiled.prepared(rows))
+    prepared = compiled.own._without_later_values(compiled.own.prepared(rows))
     [collected] = prepared.agg(F.count_distinct("came")).collect()
-    [state] = compiled.totals(rows).select("views", "came").collect()
+    [state] = compiled.own.totals(rows).select("views", "came").collect()
 
     assert collected[0] == 3  # one more than the measure keeps, because NULL would have a rank of its own
     assert state.views == 2 * VALUES
@@ -39,9 +39,9 @@ def test_a_value_that_is_seen_many_times_is_kept_once_with_its_first_time(lab: L
     events = [same | {"offset": n, "language": language, "status": at} for n, (language, at) in enumerate(seen)]
     rows = EVERY_MEASURE.transform(lab.spark.createDataFrame(events, shape))
 
-    prepared = compiled._without_later_values(compiled.prepared(rows))
+    prepared = compiled.own._without_later_values(compiled.own.prepared(rows))
     [counted] = prepared.agg(F.count("seen")).collect()
-    [state] = compiled.totals(rows).select("seen").collect()
+    [state] = compiled.own.totals(rows).select("seen").collect()
 
     assert counted[0] == 4
     expected = [(language, min(at for other, at in seen if other == language)) for language in (None, "de", "en")]

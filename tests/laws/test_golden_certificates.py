@@ -38,7 +38,7 @@ def test_the_encoding_of_its_rows_is_the_same(name: str, lab: Lab) -> None:
     earlier = certificate.read_certificate(path.read_bytes())
     schemas = {topic: records.schema(event_type) for topic, event_type in lab.types.items()}
     now = compile_view(lab.spark, earlier.view, catalogue.load_view(earlier.view), schemas)
-    assert now.stored_columns == earlier.columns
+    assert now.own.stored_columns == earlier.columns
     assert now.view.key == earlier.key
 
 

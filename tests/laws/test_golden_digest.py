@@ -23,7 +23,7 @@ from truelog.storage.database import names
 from truelog.support.errors import BadDeclaration
 from truelog.tables import deploy as table
 from truelog.tables import table_hash
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 NAN, INFINITY = math.nan, math.inf
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -175,24 +175,24 @@ def test_plain_python_computes_the_golden_numbers() -> None:
 def test_both_engines_compute_the_golden_numbers(lab: Lab) -> None:
     every = t.StructType([t.StructField(name.removeprefix("last_"), kind) for name, kind in list(KINDS.items())[1:]])
     view = View(reads=(), transform=lambda none: none, key=("id",), measures={"last": Latest()})
-    compiled = CompiledView("golden", view, {"id": KINDS["id"], "last": every}, "")
-    assert list(compiled.stored_columns) == list(KINDS)
+    golden = Table("golden", view, {"id": KINDS["id"], "last": every}, "")
+    assert list(golden.stored_columns) == list(KINDS)
 
     schema = t.StructType([t.StructField(name, kind) for name, kind in KINDS.items()])
-    assert hashes(table_hash.hash_frame(compiled, lab.spark.createDataFrame(ROWS, schema))) == GOLDEN
+    assert hashes(table_hash.hash_frame(golden, lab.spark.createDataFrame(ROWS, schema))) == GOLDEN
 
-    stored = sql.Identifier("recon", compiled.table)
+    stored = sql.Identifier("recon", golden.name)
     lab.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(stored))
-    table.create_table(lab.connection, compiled, "recon", compiled.table)
+    table.create_table(lab.connection, golden, "recon", golden.name)
     with lab.connection.cursor() as cursor:
         insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})")
         values = sql.SQL(", ").join(sql.Placeholder() * len(KINDS))
-        cursor.executemany(insert.format(stored, names(compiled.stored_columns), values), ROWS)
-    assert hashes(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN
+        cursor.executemany(insert.format(stored, names(golden.stored_columns), values), ROWS)
+    assert hashes(table_hash.hash_table(lab.connection, golden, stored)) == GOLDEN
 
     # A NaN that the processor computes has its sign bit set.
     negative = sql.SQL(
         "UPDATE {} SET float = 'Infinity'::float8 - 'Infinity' WHERE float = 'NaN' RETURNING float8send(float)"
     )
     assert lab.connection.execute(negative.format(stored)).fetchall() != [(bytes.fromhex("7ff8000000000000"),)]
-    assert hashes(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN
+    assert hashes(table_hash.hash_table(lab.connection, golden, stored)) == GOLDEN

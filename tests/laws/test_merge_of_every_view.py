@@ -31,6 +31,7 @@ from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.kinds import Batch
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
 from truelog.views.lateness import EventWindow
 
 LOGS = 40  # joined into one log
@@ -76,7 +77,7 @@ class Fed:
             str(row)
             for each in self.compiled.tables
             for (row,) in self.lab.connection.execute(
-                sql.SQL("SELECT t::text FROM {} AS t ORDER BY 1").format(sql.Identifier("state", each.table))
+                sql.SQL("SELECT t::text FROM {} AS t ORDER BY 1").format(sql.Identifier("state", each.name))
             ).fetchall()
         ]
         return rows, merge.positions(self.lab.connection, self.compiled)
@@ -99,7 +100,7 @@ class Fed:
 
     def ages(self) -> list[datetime | None]:
         """For each row, the time that decides when the row expires."""
-        age = sql.Identifier(str(self.compiled.age_column))
+        age = sql.Identifier(str(self.compiled.own.age_column))
         query = sql.SQL("SELECT {} FROM {} ORDER BY 1").format(age, self.table)
         return [time for (time,) in self.lab.connection.execute(query).fetchall()]
 
@@ -111,7 +112,7 @@ class Fed:
 
     @property
     def table(self) -> sql.Identifier:
-        return sql.Identifier("state", self.compiled.table)
+        return sql.Identifier("state", self.compiled.own.name)
 
 
 def deployed(lab: Lab, name: str) -> CompiledView:
@@ -172,8 +173,8 @@ def test_changed_code_cannot_continue_with_the_table(lab: Lab, name: str) -> Non
     table.deploy_table(lab.connection, everywhere(changed, _next_version))
 
 
-def _next_version(compiled: CompiledView) -> CompiledView:
-    return replace(compiled, view=replace(compiled.view, version=compiled.view.version + 1))
+def _next_version(each: Table) -> Table:
+    return replace(each, view=replace(each.view, version=each.view.version + 1))
 
 
 def _without_first_record(view: View) -> View:

@@ -111,7 +111,7 @@ def test_text_that_postgresql_refuses_has_a_canonical_form(lab: Lab) -> None:
     bench.apply_batch(0, 20)
     assert (bench.counted(), bench.excluded()) == (20, [])
     stored = [f"{kind}{n}" for kind in ("key", "held") for n in range(len(_CANONICAL))]
-    query = sql.SQL("SELECT {} FROM {}").format(names(stored), sql.Identifier("state", bench.compiled.table))
+    query = sql.SQL("SELECT {} FROM {}").format(names(stored), sql.Identifier("state", bench.compiled.own.name))
     [row] = lab.connection.execute(query).fetchall()
     # Java may write several replacement characters for one.
     assert [str(text).rstrip("\ufffd") for text in row] == [text.rstrip("\ufffd") for text in _CANONICAL.values()] * 2

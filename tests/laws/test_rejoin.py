@@ -16,11 +16,13 @@ from truelog.log.positions import Positions
 from truelog.streaming.view_worker import ViewWorker
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 INPUT = 1_000.0  # records per second
 BATCH_SECONDS = 0.5  # duration of a batch that waits for no view
 PORTION, GRACE = 100_000, 5.0
-COMPILED = CompiledView("v", Declaration(reads=("t",), transform=lambda t: t, key=("k",), measures={}), {}, "")
+DECLARED = Declaration(reads=("t",), transform=lambda t: t, key=("k",), measures={})
+COMPILED = CompiledView((Table("v", DECLARED, {}, ""),))
 
 
 def at(records: float) -> Positions:

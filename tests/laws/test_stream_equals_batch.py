@@ -82,7 +82,7 @@ def test_late_events_are_counted_and_left_out(path: RealPath) -> None:
     on_time, _ = path.compare("on_time", VIEWS["on_time"])
     whenever = path.rows("whenever", replace(VIEWS["on_time"], allowed_lateness=None))
     [side] = path.views["on_time"].sides
-    table = sql.Identifier("state", side.table)
+    table = sql.Identifier("state", side.name)
     query = sql.SQL("SELECT 0 < sum(dropped), sum(dropped) < sum(events) FROM {}").format(table)
 
     assert 60 < on_time.rows < whenever

@@ -67,7 +67,7 @@ class Letters:
         )
 
     def plant(self, reason: str, letters: int) -> None:
-        query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))
+        query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.own.name))
         self.lab.connection.execute(query, (reason, letters))
 
     def counts(self, *reasons: str) -> None:
@@ -81,11 +81,11 @@ class Letters:
     def lose(self, reason: str) -> None:
         """Count a letter, and delete its row."""
         self.counts(reason)
-        query = sql.SQL("DELETE FROM {} WHERE reason = %s").format(sql.Identifier("state", self.compiled.table))
+        query = sql.SQL("DELETE FROM {} WHERE reason = %s").format(sql.Identifier("state", self.compiled.own.name))
         self.lab.connection.execute(query, (reason,))
 
     def rows(self) -> dict[str, int]:
-        query = sql.SQL("SELECT reason, letters FROM {}").format(sql.Identifier("state", self.compiled.table))
+        query = sql.SQL("SELECT reason, letters FROM {}").format(sql.Identifier("state", self.compiled.own.name))
         return {str(reason): int(str(letters)) for reason, letters in self.lab.connection.execute(query).fetchall()}
 
 

@@ -52,6 +52,11 @@ SUITES: dict[str, tuple[str, ...]] = {
         "tests/laws/test_stream_equals_batch.py",
     ),
     "batch/partials.py": ("tests/library/maintenance/test_upkeep.py", "tests/laws/test_stream_equals_batch.py"),
+    "reconcile/comparison/compare.py": (
+        "tests/library/reconcile/test_reconcile.py",
+        "tests/library/reconcile/test_snapshot.py",
+        "tests/library/reconcile/test_root_cause.py",
+    ),
     "reconcile/reconcile.py": (
         "tests/library/reconcile/test_reconcile.py",
         "tests/library/reconcile/test_repair.py",

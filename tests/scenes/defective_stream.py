@@ -41,10 +41,10 @@ def applied_twice() -> None:
 def staging_not_cleared() -> None:
     """Rows remain in the staging table after their merge, and the next merge adds them again."""
 
-    def add(connection: Any, compiled: Any, schema: str, staged: Any) -> None:
-        rows = connection.execute(sql.SQL("SELECT DISTINCT _attempt FROM {}").format(stage.table(compiled))).fetchall()
+    def add(connection: Any, target: Any, schema: str, staged: Any) -> None:
+        rows = connection.execute(sql.SQL("SELECT DISTINCT _attempt FROM {}").format(stage.table(target))).fetchall()
         for (attempt,) in rows:
-            _add(connection, compiled, schema, replace(staged, attempts=(attempt,)))
+            _add(connection, target, schema, replace(staged, attempts=(attempt,)))
 
     stage.add = add
     stage.clear = lambda *_: None
@@ -54,10 +54,10 @@ def slow_view() -> None:
     """Not a defect: the `slow` view stages its batches only when a file exists, whose path is the third argument."""
     released = Path(sys.argv[3])
 
-    def load(states: Any, compiled: Any, settings: Any) -> Any:
-        while compiled.name == "slow" and not released.exists():
+    def load(states: Any, target: Any, settings: Any) -> Any:
+        while target.owner == "slow" and not released.exists():
             threading.Event().wait(0.1)
-        return _load(states, compiled, settings)
+        return _load(states, target, settings)
 
     stage.stage_rows = load
 

@@ -38,7 +38,7 @@ from truelog.services.ticks import service as ticks
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT
-from truelog.tables.compiled_view import STATUS
+from truelog.tables.table import STATUS
 from truelog.traffic.generator import generate
 from truelog.views import catalogue
 

@@ -227,7 +227,7 @@ def test_rebuilds_use_recomputed_days(world: World, pause: Pause, batch: Batch) 
     found = batch.reconcile("page_views")
     assert (found.verdict, found.missing, found.extra, found.different) == ("EQUAL", 0, 0, 0)
     assert found.rows > sum(each.rows for each in made) / len(made)
-    known = partials.load_partials(batch.context.settings, batch.compiled("page_views"))
+    known = partials.load_partials(batch.context.settings, batch.compiled("page_views").own)
     tiled = select_partials(known.ranges, replace(world.positions("page_views"), ids=found.positions.ids))
     assert [each.covered.day for each in made] == pause.days[: len(made)]
     assert {each.covered.day for each in made} <= {each.day for each in tiled.partials}
@@ -244,14 +244,14 @@ def test_a_damaged_day_is_detected_and_rebuilt_from_raw_bytes(
     """The day is rebuilt by its audit, after all other days were verified, or by a repair, which must be permanent."""
     damaged = pause.recomputed[-1]
     settings, compiled = batch.context.settings, batch.compiled("page_views")
-    known = partials.load_partials(settings, compiled)
+    known = partials.load_partials(settings, compiled.own)
     others = [tile.day for tile in known.ranges if tile.day != damaged.covered.day]
     with connect(settings) as connection:
         for day in others:
             a_proof(connection, "page_views", day, version=2)
     rows = known.read(batch.spark, [damaged.covered])
     assert rows is not None
-    partials.replace(batch.spark, settings, compiled, damaged.covered, rows.limit(0))
+    partials.replace(batch.spark, settings, compiled.own, damaged.covered, rows.limit(0))
 
     found = batch.reconcile("page_views")
     assert found.verdict == "DIFFERENT"

@@ -110,7 +110,7 @@ def test_a_snapshot_reads_the_edits_since_the_checkpoint_before_it(lab: Lab, vie
         place % ("number, text", "n / 10 + 1, 'b'") + "FROM generate_series(0, 9999) AS n WHERE (n / 10 + 1) % 100 = 0"
     )
     for side, insert in zip(compiled.sides, (edits, saved), strict=True):
-        state = sql.Identifier("state", side.table)
+        state = sql.Identifier("state", side.name)
         lab.connection.execute(sql.SQL(insert).format(state))
         lab.connection.execute(sql.SQL("VACUUM ANALYZE {}").format(state))
     select = "SELECT text FROM {} WHERE document_id = 'd7' AND \"offset\" = 5557"

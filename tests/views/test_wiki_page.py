@@ -77,7 +77,7 @@ def test_a_page_is_read_by_index(lab: Lab, view: View) -> None:
     name = f"wiki_{uuid.uuid4().hex[:8]}"
     compiled = lab.compiled(name, view)
     table.deploy_table(lab.connection, compiled)
-    state = sql.Identifier("state", compiled.table)
+    state = sql.Identifier("state", compiled.own.name)
     insert = "INSERT INTO {} (page_id, partition, \"offset\", verb, text) SELECT 'p' || n % 50, 0, n, 'edited', 'a'"
     lab.connection.execute(sql.SQL(insert + " FROM generate_series(1, 10000) AS n").format(state))
     lab.connection.execute(sql.SQL("VACUUM ANALYZE {}").format(state))

@@ -22,6 +22,7 @@ from truelog.schema.names import TICKS
 from truelog.storage.database import names
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe.compile import SEEN
+from truelog.tables.table import Table
 
 _MOST = 5  # micro-batches of a run, because each takes seconds
 
@@ -118,7 +119,7 @@ class Reader:
         with self.lab.connection.cursor(row_factory=dict_row) as cursor:
             return {relation: cursor.execute(as_shown + query).fetchall() for relation, query in queries.items()}
 
-    def _as_shown(self, table: CompiledView, case: int, streamed: str) -> sql.Composed:
+    def _as_shown(self, table: Table, case: int, streamed: str) -> sql.Composed:
         """One of the view's tables, as readers see it, without the case."""
         columns = {column: shown for column, shown in table.shown.items() if column != CASE}
         of_case = sql.SQL("{} = {}").format(sql.Identifier(CASE), case)
@@ -133,7 +134,7 @@ class Reader:
         return sql.SQL("{} AS (SELECT {} FROM {} WHERE {})").format(
             sql.Identifier(f"shown_{table.side}" if table.side else "shown"),
             sql.SQL(", ").join(shown),
-            sql.Identifier("recon", f"{table.table}{streamed}"),
+            sql.Identifier("recon", f"{table.name}{streamed}"),
             of_case,
         )
 

@@ -90,7 +90,7 @@ def refresh_answer(connection: Connection, compiled: CompiledView) -> None:
 def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> datetime | None:
     """Replace the answer's rows, and return the log's clock at these positions."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    tables = [each.table for each in compiled.tables]
+    tables = [each.name for each in compiled.tables]
     lock_answer(connection, tables)
     empty_answer(connection, tables)
     rebuilder.merge_staged("batch", staged)

@@ -29,6 +29,7 @@ from truelog.support.errors import BaseAltered
 from truelog.support.settings import CATALOG, Settings
 from truelog.tables import table_hash
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 from truelog.tables.table_hash import NO_ROWS, BucketHash, TableHash
 
 NAMESPACE = "bases"
@@ -81,18 +82,19 @@ class Base:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A hashed rebuild. `slices` is None if it makes no base; `changed` has the rows of slices to be written.
+    """A hashed rebuild. `slices` is None if it makes no base; `changed` has the rows of slices to be written."""
 
-    `sides` has the hashes of the view's side tables, by name.
-    """
-
-    digests: TableHash
-    sides: Mapping[str, TableHash] = field(default_factory=dict)
+    tables: Mapping[str, TableHash]  # by the name of the side table; "" for the view's own
     slices: Slices | None = None
     snapshot: int | None = None  # of the rows, if they are written already
     base: Base | None = None  # from which the rebuild began
     changed: DataFrame | None = None
     cache: ExitStack = field(default_factory=ExitStack)  # close it when the rows are no longer needed
+
+    @property
+    def own(self) -> TableHash:
+        """The hash of the table that readers query."""
+        return self.tables[""]
 
 
 def load(connection: Connection, compiled: CompiledView) -> Base | None:
@@ -136,17 +138,17 @@ def keep(rebuilder: Rebuilder, rebuilt: Rebuilt, certificate: str, proved_at: da
 
 def write(rebuilder: Rebuilder, states: DataFrame) -> Rebuilt:
     """Write all states of a view as a base, and hash them as they were written. `keep` makes it the view's base."""
-    spark, settings, compiled = rebuilder.context.spark, rebuilder.context.settings, rebuilder.compiled
-    forget(rebuilder.connection, compiled)
+    spark, settings, table = rebuilder.context.spark, rebuilder.context.settings, rebuilder.compiled.own
+    forget(rebuilder.connection, rebuilder.compiled)
     with open_catalog(settings) as catalog:
         catalog.create_namespace_if_not_exists(NAMESPACE)
-    writer = _in_slices(compiled, states).writeTo(_name(compiled)).using("iceberg").partitionedBy(F.col("slice"))
+    writer = _in_slices(table, states).writeTo(_name(table)).using("iceberg").partitionedBy(F.col("slice"))
     for name, value in _PROPERTIES.items():
         writer = writer.tableProperty(name, value)
     writer.createOrReplace()
-    snapshot = _snapshot(settings, compiled)
-    hashes, slices = _hashed(compiled, _read(spark, compiled, snapshot).select("row.*"))
-    return Rebuilt(hashes, slices=slices, snapshot=snapshot)
+    snapshot = _snapshot(settings, table)
+    hashes, slices = _hashed(table, _read(spark, table, snapshot).select("row.*"))
+    return Rebuilt({"": hashes}, slices=slices, snapshot=snapshot)
 
 
 def advance(rebuilder: Rebuilder, base: Base, certified: TableHash, begin: Positions, end: Positions) -> Rebuilt:
@@ -155,25 +157,25 @@ def advance(rebuilder: Rebuilder, base: Base, certified: TableHash, begin: Posit
     Raises:
         BaseAltered: the base does not have the rows that were written.
     """
-    compiled = rebuilder.compiled
+    table = rebuilder.compiled.own
     if table_hash.sum_of(certified.values()) != table_hash.sum_of(each.hash for each in base.slices.values()):
-        raise BaseAltered(f"the slices of {compiled.name}'s base do not add up to certificate {base.certificate}")
-    rebuilder.store_ticks(end)
-    limit = clock.cutoff(rebuilder.connection, compiled, end)
+        raise BaseAltered(f"the slices of {table.owner}'s base do not add up to certificate {base.certificate}")
+    rebuilder.store_ticks(table, end)
+    limit = clock.cutoff(rebuilder.connection, table, end)
     with ExitStack() as cache:
-        since = cached(cache, rebuilder.states_between(begin, end))
-        numbers = {row.slice for row in _in_slices(compiled, since).select("slice").distinct().collect()}
+        since = cached(cache, rebuilder.states_between(table, begin, end))
+        numbers = {row.slice for row in _in_slices(table, since).select("slice").distinct().collect()}
         numbers |= {n for n, each in base.slices.items() if limit and each.oldest and each.oldest < limit}
-        rows = _read(rebuilder.context.spark, compiled, base.snapshot).where(F.col("slice").isin(*numbers))
+        rows = _read(rebuilder.context.spark, table, base.snapshot).where(F.col("slice").isin(*numbers))
         old = cached(cache, rows.select("row.*"))
-        before, found = _hashed(compiled, old)
+        before, found = _hashed(table, old)
         if altered := [n for n in sorted(numbers) if _hash_of(found, n) != _hash_of(base.slices, n)]:
-            raise BaseAltered(f"slices {altered} of {compiled.name}'s base are not as they were written")
-        changed = cached(cache, clock.rows_since(compiled, compiled.plus(old.unionByName(since)), limit))
-        after, new = _hashed(compiled, changed)
+            raise BaseAltered(f"slices {altered} of {table.owner}'s base are not as they were written")
+        changed = cached(cache, clock.rows_since(table, table.plus(old.unionByName(since)), limit))
+        after, new = _hashed(table, changed)
         slices = {n: each for n, each in base.slices.items() if n not in numbers} | dict(new)
         hashes = table_hash.replaced(certified, before, after)
-        return Rebuilt(hashes, slices=slices, base=base, changed=changed, cache=cache.pop_all())
+        return Rebuilt({"": hashes}, slices=slices, base=base, changed=changed, cache=cache.pop_all())
 
 
 def _is_worth_writing(rebuilt: Rebuilt, base: Base) -> bool:
@@ -188,37 +190,37 @@ def _changed(rebuilt: Rebuilt, base: Base) -> list[int]:
 
 def _write_changed(rebuilder: Rebuilder, rebuilt: Rebuilt, base: Base) -> int:
     """Replace the slices that have changed, and return the new snapshot."""
-    compiled, numbers = rebuilder.compiled, _changed(rebuilt, base)
+    table, numbers = rebuilder.compiled.own, _changed(rebuilt, base)
     if not numbers:
         return base.snapshot
     assert rebuilt.changed is not None  # noqa: S101
-    forget(rebuilder.connection, compiled)
+    forget(rebuilder.connection, rebuilder.compiled)
     chosen = F.col("slice").isin(*numbers)
-    _in_slices(compiled, rebuilt.changed).where(chosen).writeTo(_name(compiled)).overwrite(chosen)
-    return _snapshot(rebuilder.context.settings, compiled)
+    _in_slices(table, rebuilt.changed).where(chosen).writeTo(_name(table)).overwrite(chosen)
+    return _snapshot(rebuilder.context.settings, table)
 
 
-def _in_slices(compiled: CompiledView, states: DataFrame) -> DataFrame:
-    return states.select(F.struct("*").alias("row"), slice_of(compiled, states).alias("slice"))
+def _in_slices(table: Table, states: DataFrame) -> DataFrame:
+    return states.select(F.struct("*").alias("row"), slice_of(table, states).alias("slice"))
 
 
-def slice_of(compiled: CompiledView, rows: DataFrame) -> Column:
+def slice_of(table: Table, rows: DataFrame) -> Column:
     """The slice of a row as a Spark column."""
-    for name, kind in compiled.key_columns.items():
+    for name, kind in table.key_columns.items():
         if kind in ("timestamptz", "date"):
             days = F.unix_date(name) if kind == "date" else F.floor(F.unix_micros(name) / F.lit(DAY))
             return F.coalesce(F.pmod(days, F.lit(_SLICES)), F.lit(0)).cast("int")
-    return table_hash.bucket(compiled, rows)
+    return table_hash.bucket(table, rows)
 
 
-def _hashed(compiled: CompiledView, states: DataFrame) -> tuple[TableHash, Slices]:
+def _hashed(table: Table, states: DataFrame) -> tuple[TableHash, Slices]:
     """The hash of all rows, and each slice."""
-    stored = compiled.stored(states)
-    number = slice_of(compiled, stored)
-    parts = table_hash.hash_parts(compiled, stored, number)
+    stored = table.stored(states)
+    number = slice_of(table, stored)
+    parts = table_hash.hash_parts(table, stored, number)
     oldest: dict[int, datetime] = {}
-    if compiled.age_column:
-        ages = stored.groupBy(number.alias("slice")).agg(F.min(compiled.age_column).alias("oldest")).collect()
+    if table.age_column:
+        ages = stored.groupBy(number.alias("slice")).agg(F.min(table.age_column).alias("oldest")).collect()
         oldest = {row.slice: row.oldest.astimezone(UTC) for row in ages if row.oldest is not None}
     slices = {n: Slice(table_hash.sum_of(part.values()), oldest.get(n)) for n, part in parts.items()}
     return table_hash.total(parts.values()), slices
@@ -228,17 +230,17 @@ def _hash_of(slices: Slices, number: int) -> BucketHash:
     return slices[number].hash if number in slices else NO_ROWS
 
 
-def _read(spark: SparkSession, compiled: CompiledView, snapshot: int) -> DataFrame:
-    spark.catalog.refreshTable(_name(compiled))
-    return spark.read.options(**FILE_COST).option("versionAsOf", str(snapshot)).table(_name(compiled))
+def _read(spark: SparkSession, table: Table, snapshot: int) -> DataFrame:
+    spark.catalog.refreshTable(_name(table))
+    return spark.read.options(**FILE_COST).option("versionAsOf", str(snapshot)).table(_name(table))
 
 
-def _snapshot(settings: Settings, compiled: CompiledView) -> int:
+def _snapshot(settings: Settings, table: Table) -> int:
     with open_catalog(settings) as catalog:
-        snapshot = catalog.load_table(f"{NAMESPACE}.{compiled.table}").current_snapshot()
+        snapshot = catalog.load_table(f"{NAMESPACE}.{table.name}").current_snapshot()
     assert snapshot is not None  # noqa: S101
     return snapshot.snapshot_id
 
 
-def _name(compiled: CompiledView) -> str:
-    return f"{CATALOG}.{NAMESPACE}.{compiled.table}"
+def _name(table: Table) -> str:
+    return f"{CATALOG}.{NAMESPACE}.{table.name}"

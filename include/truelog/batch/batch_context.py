@@ -1,8 +1,10 @@
 """Batch context: the Spark session, settings, event types and views that batch work uses."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +17,10 @@ from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
 from truelog.views import catalogue
+
+SIDE_BY_SIDE = 4  # views at once; one alone leaves cores idle while it plans, commits or waits for PostgreSQL
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -73,3 +79,26 @@ def is_quick(settings: Settings) -> bool:
         ).fetchone()
     assert found is not None  # noqa: S101
     return int(str(found[0])) <= settings.quick_records
+
+
+def each_alone(
+    context: BatchContext,
+    work: Callable[[CompiledView], _T],
+    failed: Callable[[CompiledView, Exception], _T],
+    at_once: int = SIDE_BY_SIDE,
+) -> list[_T]:
+    """Do the work for each view of the context, and return what it returned, or what `failed` made of its error.
+
+    An error in one view does not stop the others. Each view has a pool of Spark's scheduler: it gets its share of the
+    cores, however many tasks the others have.
+    """
+
+    def alone(view: CompiledView) -> _T:
+        context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", view.name)
+        try:
+            return work(view)
+        except Exception as error:
+            return failed(view, error)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(alone, context.views.compiled))

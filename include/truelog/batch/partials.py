@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.table import Table
+from pyiceberg.table import Table as IcebergTable
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -21,7 +21,7 @@ from truelog.archive.table import open_catalog
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.support.settings import CATALOG, Settings
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 NAMESPACE = "partials"
 _FINGERPRINT = "truelog.fingerprint.2"
@@ -36,9 +36,9 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Partials:
-    """The partials of a view, as of one snapshot."""
+    """The partials of a table, as of one snapshot."""
 
-    compiled: CompiledView
+    table: Table
     ranges: Sequence[PartialRange] = ()
     snapshot: int | None = None
 
@@ -46,40 +46,40 @@ class Partials:
         """The states of these partials, possibly several rows per key; None if there are no partials."""
         if not ranges:
             return None
-        name = _name(self.compiled)
+        name = _name(self.table)
         spark.catalog.refreshTable(name)
-        table = spark.read.options(**FILE_COST).option("versionAsOf", str(self.snapshot)).table(name)
+        stored = spark.read.options(**FILE_COST).option("versionAsOf", str(self.snapshot)).table(name)
         days = [F.lit(each.day) for each in ranges]
-        return table.where(F.col("log_day").isin(*days) & F.col("covers").isNull()).select("row.*")
+        return stored.where(F.col("log_day").isin(*days) & F.col("covers").isNull()).select("row.*")
 
 
-def load_partials(settings: Settings, compiled: CompiledView, readings: Mapping[str, int] | None = None) -> Partials:
-    """Load a view's partials that were made under these readings of its topics. This code must have made them.
+def load_partials(settings: Settings, table: Table, readings: Mapping[str, int] | None = None) -> Partials:
+    """Load a table's partials that were made under these readings of its topics. This code must have made them.
 
     Raises:
         CodeChanged: other code of the same version made the table.
     """
     with open_catalog(settings) as catalog:
         try:
-            table = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
+            stored = catalog.load_table(f"{NAMESPACE}.{table.name}")
         except NoSuchTableError:
-            return Partials(compiled)
-        _require_same_code(table, compiled)
-        snapshot = table.current_snapshot()
+            return Partials(table)
+        _require_same_code(stored, table)
+        snapshot = stored.current_snapshot()
         if snapshot is None:
-            return Partials(compiled)
-        scan = table.scan("covers IS NOT NULL", selected_fields=("log_day", "covers"), snapshot_id=snapshot.snapshot_id)
+            return Partials(table)
+        scan = stored.scan(
+            "covers IS NOT NULL", selected_fields=("log_day", "covers"), snapshot_id=snapshot.snapshot_id
+        )
         headers = scan.to_arrow().to_pylist()
     ranges = [_to_range(h["log_day"], h["covers"]) for h in headers]
     current = [each for each in ranges if each.readings == (readings or {})]
-    return Partials(compiled, current, snapshot.snapshot_id)
+    return Partials(table, current, snapshot.snapshot_id)
 
 
-def replace(
-    spark: SparkSession, settings: Settings, compiled: CompiledView, covered: PartialRange, states: DataFrame
-) -> int:
+def replace(spark: SparkSession, settings: Settings, table: Table, covered: PartialRange, states: DataFrame) -> int:
     """Replace a log day's partial, even with an empty partial, and return the number of its keys."""
-    _create(spark, settings, compiled, states.schema)
+    _create(spark, settings, table, states.schema)
     header = spark.range(1, numPartitions=1).select(
         F.lit(None).cast(states.schema).alias("row"),
         F.lit(_to_text(covered)).alias("covers"),
@@ -90,40 +90,40 @@ def replace(
     )
     day = F.lit(covered.day)
     both = rows.unionByName(header).withColumn("log_day", day)
-    both.writeTo(_name(compiled)).overwrite(F.col("log_day") == day)
+    both.writeTo(_name(table)).overwrite(F.col("log_day") == day)
     return int(counted.get["keys"])
 
 
-def drop_before(spark: SparkSession, settings: Settings, compiled: CompiledView, limit: datetime) -> None:
+def drop_before(spark: SparkSession, settings: Settings, table: Table, limit: datetime) -> None:
     """For a view with `keep`, drop the rows of partials that are older than `limit`; the covered ranges stay."""
     with open_catalog(settings) as catalog:
-        if not catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
+        if not catalog.table_exists(f"{NAMESPACE}.{table.name}"):
             return
-    expired = f"row.{compiled.age_column} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
-    spark.sql(f"DELETE FROM {_name(compiled)} WHERE covers IS NULL AND {expired}")  # noqa: S608  names are checked
+    expired = f"row.{table.age_column} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    spark.sql(f"DELETE FROM {_name(table)} WHERE covers IS NULL AND {expired}")  # noqa: S608  names are checked
 
 
-def _create(spark: SparkSession, settings: Settings, compiled: CompiledView, schema: StructType) -> None:
+def _create(spark: SparkSession, settings: Settings, table: Table, schema: StructType) -> None:
     with open_catalog(settings) as catalog:
         catalog.create_namespace_if_not_exists(NAMESPACE)
-        if catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
-            _require_same_code(catalog.load_table(f"{NAMESPACE}.{compiled.table}"), compiled)
+        if catalog.table_exists(f"{NAMESPACE}.{table.name}"):
+            _require_same_code(catalog.load_table(f"{NAMESPACE}.{table.name}"), table)
             return
-    properties = {**_PROPERTIES, _FINGERPRINT: compiled.fingerprint}
+    properties = {**_PROPERTIES, _FINGERPRINT: table.fingerprint}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {_name(compiled)} "
+        f"CREATE TABLE IF NOT EXISTS {_name(table)} "
         f"(row {schema.simpleString()}, covers string, log_day timestamp) "
         f"USING iceberg PARTITIONED BY (log_day) TBLPROPERTIES ({listed})"
     )
 
 
-def _require_same_code(table: Table, compiled: CompiledView) -> None:
-    compiled.require_same_code(table.properties.get(_FINGERPRINT), "its partials were")
+def _require_same_code(stored: IcebergTable, table: Table) -> None:
+    table.require_same_code(stored.properties.get(_FINGERPRINT), "its partials were")
 
 
-def _name(compiled: CompiledView) -> str:
-    return f"{CATALOG}.{NAMESPACE}.{compiled.table}"
+def _name(table: Table) -> str:
+    return f"{CATALOG}.{NAMESPACE}.{table.name}"
 
 
 def _to_text(covered: PartialRange) -> str:

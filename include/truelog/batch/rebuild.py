@@ -1,19 +1,20 @@
 """Rebuilds a view at exact positions from the archive, with the same code as the stream.
 
-Closed log days come from the view's partials, and all other records come from the archive, by offset. If `from_raw` is
-true, everything comes from the raw bytes. A rebuild is one large micro-batch into an empty table.
+Closed log days come from the view's partials, and all other records come from the archive, by offset
+(`archive_source`). A rebuild is one large micro-batch into an empty table.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from functools import cached_property, partial
 from typing import TypeVar
 
 from psycopg import sql
 from pyspark.sql import DataFrame
 
-from truelog.archive import reader as archive_reader
-from truelog.batch import log_with_archive, partials
+from truelog.archive.reader import Wanted
+from truelog.batch import log_with_archive
+from truelog.batch.archive_source import ArchiveSource
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.lookback import find_lookback
 from truelog.batch.partial_selection import PartialSelection, select_partials
@@ -24,14 +25,15 @@ from truelog.kernel.merge import Excluded
 from truelog.log.positions import Positions, Range
 from truelog.log.records import Coordinates, EventFrames
 from truelog.schema import event_version
-from truelog.schema.event import EventType, EventTypes
+from truelog.schema.event import EventTypes
 from truelog.schema.event_version import UsedVersions
 from truelog.storage.database import Connection
-from truelog.tables import deploy as table
-from truelog.tables import kinds, stage
-from truelog.tables.compiled_view import CompiledView, RowFilter, all_rows
-from truelog.tables.contributions import transformed_by_record
+from truelog.tables import deploy, kinds, stage
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.row_filter import RowFilter, all_rows
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
+from truelog.tables.tracing.contributions import transformed_by_record
 
 _T = TypeVar("_T")
 
@@ -40,8 +42,7 @@ _T = TypeVar("_T")
 class Rebuilder:
     """Rebuilds one view. If `from_raw` is true, it parses the archive's raw bytes again and ignores partials.
 
-    `shared` holds the raw bytes that were parsed already for other views. `of_table` makes the rebuilder of one of the
-    view's tables: it computes that table's rows, but the positions and the skipped records are the view's.
+    `shared` holds the raw bytes that were parsed already for other views.
     """
 
     context: BatchContext
@@ -50,11 +51,13 @@ class Rebuilder:
     from_raw: bool = False
     shared: SharedEvents | None = None
 
-    def of_table(self, compiled: CompiledView) -> "Rebuilder":
-        """The rebuilder of one of the view's tables alone."""
-        if compiled is self.compiled and not compiled.sides:
-            return self  # its columns are cached
-        return replace(self, compiled=replace(compiled, sides=()))
+    @cached_property
+    def source(self) -> ArchiveSource:
+        return ArchiveSource(self.context, self.from_raw, self.shared)
+
+    def of_table(self, table: Table) -> "Rebuilder":
+        """The rebuilder of one of the view's tables alone. The positions and the skipped records are the view's."""
+        return replace(self, compiled=CompiledView((table,)))
 
     def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
         """Create `recon.<table>` as the table at `positions`, limited to the rows that `only` selects.
@@ -70,105 +73,80 @@ class Rebuilder:
     def create_tables(self, schema: str, staged: StagedRows) -> None:
         """Create each of the view's tables in `schema`, with the staged rows, within the caller's transaction."""
         for each in self.compiled.tables:
-            self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, each.table)))
-            table.create_table(self.connection, each, schema, each.table)
+            self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, each.name)))
+            deploy.create_table(self.connection, each, schema, each.name)
         self.merge_staged(schema, staged)
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Load the view at `positions`, limited to the rows that `only` selects, into the staging tables."""
-        return self._stage(lambda table: self.of_table(table).states(positions, only))
+        return self._stage(lambda table: self.states(table, positions, only))
 
-    def _stage(self, states: Callable[[CompiledView], DataFrame]) -> StagedRows:
+    def _stage(self, states: Callable[[Table], DataFrame]) -> StagedRows:
         stage.hold(self.connection, self.compiled)  # until the caller closes the connection
         return stage.stage_tables(self.compiled, states, self.context.settings)
 
-    def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
-        """The table at `positions` as states, one row for each key, including rows that `keep` will drop.
+    def states(self, table: Table, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
+        """A table at `positions` as states, one row for each key, including rows that `keep` will drop.
 
         Also stores the ticks that the view's clock needs at these positions.
         """
-        return kinds.states(self.compiled, _At(self, positions), only)
+        return kinds.kind_of(table).states(table, _At(self, positions), only)
 
-    def summed(self, positions: Positions, only: RowFilter) -> DataFrame:
+    def summed(self, table: Table, positions: Positions, only: RowFilter) -> DataFrame:
         """The states of a table to which events are added, from partials and records."""
-        stored, selected = self.selection(positions)
-        events = self.countable(selected.records, positions)
-        self.store_ticks(positions)
-        states = self.compiled.totals_of(events, only)
+        stored, selected = self.selection(table, positions)
+        events = self.countable(table, selected.records, positions)
+        self.store_ticks(table, positions)
+        states = table.totals_of(events, only)
         partial_states = stored.read(self.context.spark, selected.partials)
         if partial_states is None:
             return states
-        return self.compiled.plus(only(partial_states).unionByName(states))
+        return table.plus(only(partial_states).unionByName(states))
 
-    def selection(self, positions: Positions) -> tuple[Partials, PartialSelection]:
+    def selection(self, table: Table, positions: Positions) -> tuple[Partials, PartialSelection]:
         """The partials and the records from which `states` rebuilds a table of events."""
-        stored = (
-            Partials(self.compiled)
-            if self.from_raw
-            else partials.load_partials(self.context.settings, self.compiled, self.readings)
-        )
-        return stored, select_partials(stored.ranges, positions.only(self.compiled.view.topics))
+        stored = self.partials(table)
+        return stored, select_partials(stored.ranges, positions.only(table.view.topics))
 
-    def store_ticks(self, positions: Positions) -> None:
-        """Store the ticks that the view's clock needs at `positions`."""
-        if self.compiled.view.reads_clock and clock.TOPIC in positions.ids:
-            clock.store_deciding_ticks(
-                self.connection, positions.ids[clock.TOPIC], self.ticks(positions), positions, self.compiled.view.reads
-            )
+    def partials(self, table: Table) -> Partials:
+        """The partials of a table that were made under the rebuilder's readings."""
+        return self.source.partials(table, self.readings_of(table))
 
-    def states_between(self, begin: Positions, end: Positions) -> DataFrame:
+    def store_ticks(self, table: Table, positions: Positions) -> None:
+        """Store the ticks that the table's clock needs at `positions`."""
+        if table.view.reads_clock and clock.TOPIC in positions.ids:
+            topic_id, read = positions.ids[clock.TOPIC], self.source.ticks(positions)
+            clock.store_deciding_ticks(self.connection, topic_id, read, positions, table.view.reads)
+
+    def states_between(self, table: Table, begin: Positions, end: Positions) -> DataFrame:
         """The states of the archive's records from `begin` to `end`."""
-        return self.compiled.totals_of(self.countable_events(begin, end))
+        return table.totals_of(self.countable(table, begin.ranges_to(end), end))
 
     def countable_events(self, begin: Positions, end: Positions) -> EventFrames:
         """The valid events of the view's topics from `begin` to `end`, without the excluded records."""
-        return self.countable(begin.ranges_to(end), end)
+        return self.countable(self.compiled.own, begin.ranges_to(end), end)
 
-    def countable(self, ranges: Collection[Range], positions: Positions) -> EventFrames:
+    def countable(self, table: Table, ranges: Collection[Range], positions: Positions) -> EventFrames:
         """The events in these ranges, which are below `positions`, that the table counts."""
-        wanted = archive_reader.Wanted([*ranges, *self._lookback(ranges, positions)], positions.ids)
-        return kinds.countable(self.compiled, self.events(wanted), self.excluded(positions), ranges)
+        wanted = Wanted([*ranges, *self._lookback(table, ranges, positions)], positions.ids)
+        return kinds.countable(table, self.source.events(table.view.topics, wanted), self.excluded(positions), ranges)
 
-    def transformed_by_record(self, wanted: archive_reader.Wanted, positions: Positions) -> DataFrame:
+    def transformed_by_record(self, table: Table, wanted: Wanted, positions: Positions) -> DataFrame:
         """The transform's rows for these records below `positions` that count, each with its record."""
-        return transformed_by_record(self.compiled, self.countable(wanted.ranges, positions))
+        return transformed_by_record(table, self.countable(table, wanted.ranges, positions))
 
-    def remembered(self, positions: Positions) -> EventFrames:
+    def remembered(self, table: Table, positions: Positions) -> EventFrames:
         """The events that the table `seen` has at `positions`."""
-        wanted = archive_reader.Wanted(self._lookback(_ends(positions), positions), positions.ids)
-        return kinds.countable(self.compiled, self.events(wanted))
+        wanted = Wanted(self._lookback(table, _ends(positions), positions), positions.ids)
+        return kinds.countable(table, self.source.events(table.view.topics, wanted))
 
-    def _lookback(self, ranges: Iterable[Range], positions: Positions) -> list[Range]:
-        """The ranges before these ranges that decide which of their events are copies."""
-        view = self.compiled.view
-        if view.horizon is None:
+    def _lookback(self, table: Table, ranges: Iterable[Range], positions: Positions) -> list[Range]:
+        """The ranges before these ranges that decide which of their events count."""
+        seconds = kinds.lookback_seconds(table)
+        if seconds is None:
             return []
-        return find_lookback(self.events, positions.ids, (r for r in ranges if r.topic in view.reads), view.horizon)
-
-    def events(self, wanted: archive_reader.Wanted) -> EventFrames:
-        """The valid events of the view's topics in these ranges."""
-        return self._read(wanted, self._event_types())
-
-    def _read(self, wanted: archive_reader.Wanted, types: EventTypes) -> EventFrames:
-        """Read each topic by itself: Spark cannot see that decoded bytes of one topic have no events of another."""
-        return {topic: self._read_topic(topic, each, wanted.of_topic(topic)) for topic, each in types.items()}
-
-    def _read_topic(self, topic: str, event_type: EventType, wanted: archive_reader.Wanted) -> DataFrame:
-        if self.shared is not None and self.from_raw:
-            return self.shared.events(event_type, wanted)
-        return archive_reader.read_events(
-            self.context.spark, self.context.settings, event_type, wanted, from_raw=self.from_raw
-        )
-
-    def ticks(self, positions: Positions) -> clock.ReadTicks:
-        """The function that reads ticks from the archive."""
-        types = {clock.TOPIC: self.context.event_types[clock.TOPIC]}
-
-        def read(begin: int, end: int, since: datetime | None) -> DataFrame:
-            wanted = archive_reader.Wanted([Range(clock.TOPIC, 0, begin, end)], positions.ids, since)
-            return self._read(wanted, types)[clock.TOPIC]
-
-        return read
+        read = partial(self.source.events, table.view.topics)
+        return find_lookback(read, positions.ids, (r for r in ranges if r.topic in table.view.reads), seconds)
 
     def stage_since(
         self, begin: Positions, end: Positions, only: RowFilter = all_rows, archived: Positions | None = None
@@ -181,8 +159,9 @@ class Rebuilder:
         ranges = begin.only(types).ranges_to(end.only(types))
         if not ranges:
             return stage.NO_ROWS
-        start = begin.plain() if self.compiled.view.horizon is None else (archived or begin).plain()
-        for each in self._lookback(_ends(archived or begin), begin):
+        own = self.compiled.own
+        start = begin.plain() if kinds.lookback_seconds(own) is None else (archived or begin).plain()
+        for each in self._lookback(own, _ends(archived or begin), begin):
             start[each.topic][each.partition] = each.start
         read = log_with_archive.read_events(self.context.spark, settings, types, Positions(start, begin.ids), end)
         excluded = self.excluded(end)
@@ -201,6 +180,10 @@ class Rebuilder:
             MeaningChanged: a topic was judged again, but the view or this process was not.
         """
         merge.require_reading(self.connection, self.compiled, self.readings)
+
+    def readings_of(self, table: Table) -> dict[str, int]:
+        """The readings of a table's topics, without readings that are 0."""
+        return {topic: reading for topic, reading in self.readings.items() if topic in table.view.topics}
 
     @property
     def readings(self) -> dict[str, int]:
@@ -243,8 +226,10 @@ class Rebuilder:
         excluded = self.excluded(positions)
         if not excluded:
             return []
-        wanted = archive_reader.Wanted.of(excluded, positions.ids)
-        return bad_records.unfounded_exclusions(self.compiled, self.events(wanted), excluded)
+        wanted = Wanted.of(excluded, positions.ids)
+        return bad_records.unfounded_exclusions(
+            self.compiled, self.source.events(self.compiled.view.topics, wanted), excluded
+        )
 
     def _event_types(self) -> EventTypes:
         return {topic: self.context.event_types[topic] for topic in self.compiled.view.topics}
@@ -257,14 +242,14 @@ class _At:
     rebuilder: Rebuilder
     positions: Positions
 
-    def states(self, table: CompiledView) -> DataFrame:
-        return self.rebuilder.of_table(table).states(self.positions)
+    def states(self, table: Table) -> DataFrame:
+        return self.rebuilder.states(table, self.positions)
 
-    def summed(self, table: CompiledView, only: RowFilter) -> DataFrame:
-        return self.rebuilder.of_table(table).summed(self.positions, only)
+    def summed(self, table: Table, only: RowFilter) -> DataFrame:
+        return self.rebuilder.summed(table, self.positions, only)
 
-    def remembered(self, table: CompiledView) -> EventFrames:
-        return self.rebuilder.of_table(table).remembered(self.positions)
+    def remembered(self, table: Table) -> EventFrames:
+        return self.rebuilder.remembered(table, self.positions)
 
 
 def _ends(positions: Positions) -> list[Range]:

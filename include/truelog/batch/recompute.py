@@ -6,23 +6,21 @@ A recompute replaces the existing partial, so a backfill over any range of days 
 import json
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from truelog.archive import reader as archive_reader
 from truelog.batch import partials
-from truelog.batch.batch_context import BatchContext, open_batch
+from truelog.batch.batch_context import BatchContext, each_alone, open_batch
 from truelog.batch.partial_selection import PartialRange
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.recomputation import Recomputation
 from truelog.storage.database import connect
-from truelog.support.errors import TruelogError
+from truelog.support.errors import TruelogError, describe
 from truelog.tables import deploy as table
+from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
-
-_AT_ONCE = 4  # views that are recomputed side by side; one alone leaves cores idle while it plans and commits
 
 log = logging.getLogger("truelog.recompute")
 
@@ -80,10 +78,10 @@ def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, u
 def _replace_partials(rebuilder: Rebuilder, covered: PartialRange) -> int:
     """Replace the log day's partial of each table to which events are added, and return the keys of the first."""
     context, keys = rebuilder.context, list[int]()
-    for each in rebuilder.compiled.daily:
-        of_table, topics = rebuilder.of_table(each), each.view.topics
-        own = PartialRange(covered.day, covered.begin.only(topics), covered.end.only(topics), of_table.readings)
-        states = of_table.states_between(own.begin, own.end)
+    for each in kinds.daily(rebuilder.compiled):
+        topics, readings = each.view.topics, rebuilder.readings_of(each)
+        own = PartialRange(covered.day, covered.begin.only(topics), covered.end.only(topics), readings)
+        states = rebuilder.states_between(each, own.begin, own.end)
         keys.append(partials.replace(context.spark, context.settings, each, own, states))
     return keys[0]
 
@@ -98,45 +96,40 @@ def recompute_all(
 ) -> RecomputeOutcome:
     """Recompute these days for the named views, or for all views, in a separate Spark session.
 
-    Views are recomputed side by side. A view that fails does not hold up the others. `report` gets each new partial.
+    A view that fails ends at the day that fails, and does not hold up the others. `report` gets each new partial.
     """
-    settings = recomputation.settings
-    with open_batch(settings, "truelog recompute", views) as context:
-        compiled, refused = context.views.compiled, dict(context.views.refused)
-        recomputation.plan([*(each.name for each in compiled), *refused], days)
+    with open_batch(recomputation.settings, "truelog recompute", views) as context:
+        refused = context.views.refused
+        recomputation.plan([*(each.name for each in context.views.compiled), *refused], days)
         for view in refused:
             recomputation.refuse(view)
-        each_alone = _Alone(context, recomputation, days, unfinished, report)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            reasons = list(pool.map(each_alone.recompute, compiled))
-    refused |= {view.name: reason for view, reason in zip(compiled, reasons, strict=True) if reason}
-    return RecomputeOutcome(sorted(each_alone.done, key=lambda made: (made.view, made.covered.day)), refused)
+        return recompute_views(context, recomputation, days, report, unfinished=unfinished)
 
 
-@dataclass(frozen=True)
-class _Alone:
-    """Recomputes each view in a thread and a pool of Spark's scheduler of its own."""
+def recompute_views(
+    context: BatchContext,
+    recomputation: Recomputation,
+    days: Sequence[datetime],
+    report: Callable[[Recomputed], None],
+    *,
+    unfinished: bool,
+) -> RecomputeOutcome:
+    """Recompute these days for the views of the context, the days of a view in order."""
+    done, refused = list[Recomputed](), dict(context.views.refused)
 
-    context: BatchContext
-    recomputation: Recomputation
-    days: Sequence[datetime]
-    unfinished: bool
-    report: Callable[[Recomputed], None]
-    done: list[Recomputed] = field(default_factory=list)
+    def recompute_days(view: CompiledView) -> None:
+        for day in days:
+            recomputation.start(view.name, day)
+            made = recompute(context, view, day, unfinished=unfinished)
+            recomputation.finish(view.name, day, made.rows)
+            done.append(made)
+            report(made)
 
-    def recompute(self, view: CompiledView) -> str | None:
-        """Recompute the view's days in order. Returns the reason if a day fails; the view ends there."""
-        self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", view.name)
-        try:
-            for day in self.days:
-                self.recomputation.start(view.name, day)
-                made = recompute(self.context, view, day, unfinished=self.unfinished)
-                self.recomputation.finish(view.name, day, made.rows)
-                self.done.append(made)
-                self.report(made)
-        except Exception as error:
-            if not isinstance(error, TruelogError):
-                log.exception("%s could not be recomputed", view.name)
-            self.recomputation.refuse(view.name)
-            return str(error) if isinstance(error, TruelogError) else f"{type(error).__name__}: {error}"
-        return None
+    def refuse(view: CompiledView, error: Exception) -> None:
+        if not isinstance(error, TruelogError):
+            log.exception("%s could not be recomputed", view.name)
+        recomputation.refuse(view.name)
+        refused[view.name] = describe(error)
+
+    each_alone(context, recompute_days, refuse)
+    return RecomputeOutcome(sorted(done, key=lambda made: (made.view, made.covered.day)), refused)

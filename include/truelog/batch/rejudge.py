@@ -30,7 +30,6 @@ from truelog.support import faults
 from truelog.support.errors import CodeChanged, MeaningChanged, NotMade, Stale
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
-from truelog.tables import kinds
 from truelog.tables.stage import StagedRows
 
 
@@ -110,7 +109,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
         final = merge.positions(connection, compiled)
         staged_rows = [staged, *_merged_since(rebuilder, positions, final)]
         for each in compiled.tables:
-            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", each.table)))
+            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", each.name)))
         for rows in staged_rows:
             rebuilder.merge_staged("state", rows)
         merge.drop_expired(connection, compiled, "state", final)
@@ -122,7 +121,7 @@ def _merged_since(rebuilder: Rebuilder, positions: Positions, final: Positions) 
     """What a process that had not noticed the new reading yet has merged since the view was rebuilt."""
     if not positions.ranges_to(final):
         return []
-    if kinds.follows_from(rebuilder.compiled):
+    if rebuilder.compiled.own.follows_from:
         raise Stale(f"{rebuilder.compiled.name} has advanced while it was rebuilt. Run the command again.")
     return [rebuilder.stage_since(positions, final)]
 

@@ -23,6 +23,7 @@ from truelog.storage.database import Connection, connect
 from truelog.support import timestamps
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.tables import deploy as table
+from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
 
 _SCHEMA = "pg_temp"  # PostgreSQL's name for the temporary tables of a session
@@ -85,7 +86,7 @@ def _positions_at(rebuilder: Rebuilder, at: datetime) -> tuple[clock.Tick, Posit
     reads, settings = rebuilder.compiled.view.reads, rebuilder.context.settings
     archived = archived_positions(settings, (*reads, clock.TOPIC))
     archived.require_same_topics(merge.positions(rebuilder.connection, rebuilder.compiled))
-    end, read = archived.at(clock.TOPIC, 0), rebuilder.ticks(archived)
+    end, read = archived.at(clock.TOPIC, 0), rebuilder.source.ticks(archived)
     later = clock.first_later(read, end, at)
     tick = clock.last_before(read, end if later is None else later)
     if later is None:
@@ -106,7 +107,7 @@ def _positions_at(rebuilder: Rebuilder, at: datetime) -> tuple[clock.Tick, Posit
 def _rebuild(rebuilder: Rebuilder, positions: Positions) -> None:
     """Create the view's tables at these positions, and what readers see of them, in the session's own schema."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    reads, ticks = compiled.view.reads, rebuilder.ticks(positions)
+    reads, ticks = compiled.view.reads, rebuilder.source.ticks(positions)
     now = clock.at_from_ticks(ticks, positions, reads) if compiled.view.reads_clock else None
     staged = rebuilder.exclude_and_retry(
         lambda: rebuilder.countable_events(merge.positions(connection, compiled), positions),
@@ -120,7 +121,7 @@ def _rebuild(rebuilder: Rebuilder, positions: Positions) -> None:
 
 def _cost(rebuilder: Rebuilder, positions: Positions) -> tuple[int, ScanCost]:
     """The partials and the records from which the view's tables were rebuilt."""
-    selections = [rebuilder.of_table(each).selection(positions)[1] for each in rebuilder.compiled.daily]
+    selections = [rebuilder.selection(each, positions)[1] for each in kinds.daily(rebuilder.compiled)]
     costs = [scan_cost(rebuilder.context.settings, Wanted(each.records, positions.ids)) for each in selections]
     total = ScanCost(*(sum(values) for values in zip(*((c.records, c.files, c.bytes) for c in costs), strict=True)))
     return sum(len(each.partials) for each in selections), total

@@ -35,9 +35,11 @@ from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import kinds
-from truelog.tables.compiled_view import CompiledView, RowFilter
-from truelog.tables.event_steps import EVENT_TIME, PLACE, EventSteps, Place
-from truelog.tables.trace import Trace, TracedTable
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.row_filter import RowFilter
+from truelog.tables.table import Table
+from truelog.tables.tracing.event_steps import EVENT_TIME, PLACE, EventSteps, Place
+from truelog.tables.tracing.trace import Trace, TracedTable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -87,13 +89,13 @@ def explain(
         table.require_same_code(connection, compiled)
         rebuilder = Rebuilder(context, connection, compiled)
         rebuilder.require_reading()
-        key = parse_key(context.spark, compiled, given)
+        key = parse_key(context.spark, compiled.own, given)
         stored = _read_stored(settings, compiled, key)
         end, missing = archived_end(settings, compiled.view.reads, stored.positions)
-        trace = kinds.kind_of(compiled).trace(_Tracing(rebuilder, end, key, cache))
+        trace = kinds.kind_of(compiled.own).trace(_Tracing(rebuilder, end, key, cache))
         listed = _list_events(trace, page)
         steps = EventSteps(context.spark, listed.places)
-        rows = shown_rows.of_states(settings, compiled, trace.rows(steps))
+        rows = shown_rows.of_states(settings, compiled.own, trace.rows(steps))
         rebuilt = () if stored.is_expired else rows.get(steps.numbers[-1], ())
         verdict, reason = _verdict(stored, rebuilt, listed.total, missing)
         return Explanation(
@@ -116,14 +118,14 @@ def explain(
 def _read_stored(settings: Settings, compiled: CompiledView, key: RowKey) -> _Stored:
     with db_snapshot.read_snapshot(settings) as snapshot:
         positions = merge.positions(snapshot, compiled)
-        limit, age = clock.cutoff(snapshot, compiled, positions), key.values.get(compiled.age_column or "")
-        rows = shown_rows.of_table(snapshot, compiled, key.condition)
+        limit, age = clock.cutoff(snapshot, compiled.own, positions), key.values.get(compiled.own.age_column or "")
+        rows = shown_rows.of_table(snapshot, compiled.own, key.condition)
         return _Stored(rows, positions, limit is not None and age is not None and age < limit)
 
 
 @dataclass(frozen=True)
 class _Tracing:
-    """The search in the archived records below `end` (`truelog.tables.trace.Tracing`)."""
+    """The search in the archived records below `end` (`truelog.tables.tracing.trace.Tracing`)."""
 
     rebuilder: Rebuilder
     end: Positions
@@ -142,9 +144,9 @@ class _Tracing:
     def only(self) -> RowFilter:
         return self.row_key.only
 
-    def transformed_rows(self, table: CompiledView) -> DataFrame:
+    def transformed_rows(self, table: Table) -> DataFrame:
         wanted = Wanted.between(Positions(), self.end.only(table.view.reads))
-        return self.rebuilder.of_table(table).transformed_by_record(wanted, self.end)
+        return self.rebuilder.transformed_by_record(table, wanted, self.end)
 
     def cached(self, rows: DataFrame) -> DataFrame:
         return cached(self.cache, rows)

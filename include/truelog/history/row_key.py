@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from truelog.support.errors import BadInput
-from truelog.tables.compiled_view import CompiledView, RowFilter, with_keys
+from truelog.tables.row_filter import RowFilter, with_keys
+from truelog.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -37,29 +38,29 @@ class RowKey:
         return sql.SQL(" AND ").join(equal)
 
 
-def parse_key(spark: SparkSession, compiled: CompiledView, given: Mapping[str, str | None]) -> RowKey:
+def parse_key(spark: SparkSession, table: Table, given: Mapping[str, str | None]) -> RowKey:
     """The key with these values as text; None is NULL. The columns that its groups share are enough for a Group.
 
     Raises:
         BadInput: a column is unknown or missing, or a value does not have its column's type.
     """
-    view = compiled.view
+    view = table.view
     needed = view.question_columns
     if unknown := [name for name in given if name not in view.key]:
-        raise BadInput(f"{compiled.name} has no key column {', '.join(unknown)}; {_columns(compiled, view.key)}")
+        raise BadInput(f"{table.owner} has no key column {', '.join(unknown)}; {_columns(table, view.key)}")
     if missing := [name for name in needed if name not in given]:
-        raise BadInput(f"a value of {', '.join(missing)} is missing; {_columns(compiled, view.key)}")
+        raise BadInput(f"a value of {', '.join(missing)} is missing; {_columns(table, view.key)}")
     names = [name for name in view.key if name in given]
     schema = StructType([StructField(name, StringType()) for name in names])
     texts = spark.createDataFrame([tuple(given[name] for name in names)], schema)
-    typed = texts.select(*(F.col(name).try_cast(compiled.dtypes[name]).alias(name) for name in names))
-    frame = typed.select(*(compiled.canonical_key(name).alias(name) for name in names))
+    typed = texts.select(*(F.col(name).try_cast(table.dtypes[name]).alias(name) for name in names))
+    frame = typed.select(*(table.canonical_key(name).alias(name) for name in names))
     [values] = frame.toArrow().to_pylist()
     for name, text in given.items():
         if text is not None and values[name] is None:
-            raise BadInput(f"{text!r} is not a value of {name}; {_columns(compiled, [name])}")
+            raise BadInput(f"{text!r} is not a value of {name}; {_columns(table, [name])}")
     return RowKey(frame, values)
 
 
-def _columns(compiled: CompiledView, names: Iterable[str]) -> str:
-    return "the key has " + ", ".join(f"{name} ({compiled.dtypes[name].simpleString()})" for name in names)
+def _columns(table: Table, names: Iterable[str]) -> str:
+    return "the key has " + ", ".join(f"{name} ({table.dtypes[name].simpleString()})" for name in names)

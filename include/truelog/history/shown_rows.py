@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from truelog.storage import exact_json
 from truelog.storage.database import Connection, definitions
 from truelog.support.settings import Settings
-from truelog.tables.compiled_view import CompiledView
-from truelog.tables.event_steps import STEP
+from truelog.tables.table import Table
+from truelog.tables.tracing.event_steps import STEP
 
 _SCRATCH = "steps"
 
@@ -42,7 +42,7 @@ def as_data(rows: ShownRows) -> list[dict[str, Any]]:
     return [each.row_data for each in rows if each.row_data is not None]
 
 
-def of_states(settings: Settings, table: CompiledView, states: DataFrame) -> dict[int, ShownRows]:
+def of_states(settings: Settings, table: Table, states: DataFrame) -> dict[int, ShownRows]:
     """The rows of each step, ordered by key. PostgreSQL computes them, in a table that only this session sees."""
     rows = table.stored(states, STEP).toArrow()
     columns = definitions({STEP: "integer", **table.stored_columns})
@@ -58,16 +58,16 @@ def of_states(settings: Settings, table: CompiledView, states: DataFrame) -> dic
         return {step: tuple(each) for step, each in found.items()}
 
 
-def of_table(connection: Connection, table: CompiledView, condition: sql.Composable) -> ShownRows:
+def of_table(connection: Connection, table: Table, condition: sql.Composable) -> ShownRows:
     """The rows of the table's stream, or of a batch-only view, that fulfil the condition, ordered by key."""
     rows = sql.SQL("(SELECT 0 AS {}, * FROM {} WHERE {}) AS chosen").format(
-        sql.Identifier(STEP), sql.Identifier(table.schema, table.table), condition
+        sql.Identifier(STEP), sql.Identifier(table.schema, table.name), condition
     )
     found = connection.execute(_select(table, rows)).fetchall()
     return tuple(ShownRow(str(key), None if row is None else str(row)) for _, key, row in found)
 
 
-def _select(table: CompiledView, rows: sql.Composable) -> sql.Composed:
+def _select(table: Table, rows: sql.Composable) -> sql.Composed:
     """The query of the rows with their step, in order."""
     return sql.SQL(
         "SELECT {step}, {key}, CASE WHEN {shown_if} THEN {row} END FROM {rows} ORDER BY {step}, {order}"

@@ -22,7 +22,7 @@ from truelog.schema.event import FUTURE_LIMIT
 from truelog.schema.names import TICKS
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 TOPIC = TICKS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -198,34 +198,34 @@ def _as_datetime(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def cutoff(connection: Connection, compiled: CompiledView, positions: Positions) -> datetime | None:
+def cutoff(connection: Connection, table: Table, positions: Positions) -> datetime | None:
     """The expiry limit at `positions`: older rows have expired. None if there is no `keep` or no clock yet."""
-    if compiled.view.keep is None:
+    if table.view.keep is None:
         return None
-    return cutoff_at(compiled, at(connection, positions, compiled.view.reads))
+    return cutoff_at(table, at(connection, positions, table.view.reads))
 
 
-def cutoff_at(compiled: CompiledView, now: datetime | None) -> datetime | None:
+def cutoff_at(table: Table, now: datetime | None) -> datetime | None:
     """The expiry limit when the clock is at `now`: older rows have expired. None if there is no `keep` or no time."""
-    if compiled.view.keep is None or now is None:
+    if table.view.keep is None or now is None:
         return None
-    return now - timedelta(seconds=seconds(compiled.view.keep))
+    return now - timedelta(seconds=seconds(table.view.keep))
 
 
-def drop_before(connection: Connection, compiled: CompiledView, schema: str, limit: datetime | None) -> None:
+def drop_before(connection: Connection, table: Table, schema: str, limit: datetime | None) -> None:
     """Delete a table's rows that are older than `limit`."""
-    if limit is not None and compiled.age_column is not None:
-        table, age = sql.Identifier(schema, compiled.table), sql.Identifier(compiled.age_column)
-        connection.execute(sql.SQL("DELETE FROM {} WHERE {} < %s").format(table, age), (limit,))
+    if limit is not None and table.age_column is not None:
+        target, age = sql.Identifier(schema, table.name), sql.Identifier(table.age_column)
+        connection.execute(sql.SQL("DELETE FROM {} WHERE {} < %s").format(target, age), (limit,))
 
 
-def without_expired(connection: Connection, compiled: CompiledView, rows: DataFrame, positions: Positions) -> DataFrame:
+def without_expired(connection: Connection, table: Table, rows: DataFrame, positions: Positions) -> DataFrame:
     """Drop a frame's expired rows, by the clock at `positions`."""
-    return rows_since(compiled, rows, cutoff(connection, compiled, positions))
+    return rows_since(table, rows, cutoff(connection, table, positions))
 
 
-def rows_since(compiled: CompiledView, rows: DataFrame, limit: datetime | None) -> DataFrame:
+def rows_since(table: Table, rows: DataFrame, limit: datetime | None) -> DataFrame:
     """The rows of a frame that are not older than `limit`."""
-    if limit is None or compiled.age_column is None:
+    if limit is None or table.age_column is None:
         return rows
-    return rows.where(F.coalesce(F.col(compiled.age_column) >= F.lit(limit), F.lit(True)))
+    return rows.where(F.coalesce(F.col(table.age_column) >= F.lit(limit), F.lit(True)))

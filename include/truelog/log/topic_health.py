@@ -59,7 +59,7 @@ class TopicGuard:
     """Proves, after records were read, that their topics are still those in the positions. Safe for many threads."""
 
     def __init__(self, settings: Settings) -> None:
-        self._broker = topics.client(settings)
+        self.settings, self._broker = settings, topics.client(settings)
 
     def require_unchanged(self, read: Positions) -> None:
         """Require that each topic now has the id that it has in `read`.

@@ -30,7 +30,7 @@ from truelog.quality import gx_docs
 from truelog.reconcile import row_diff
 from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
 
 _RETENTION = timedelta(days=3)  # for snapshots and uncommitted files; no commit and no reader takes that long
@@ -80,9 +80,9 @@ def run_upkeep(settings: Settings) -> Upkeep:
 def drop_expired_partials(spark: SparkSession, settings: Settings, compiled: CompiledView) -> None:
     """If the view has `keep`, drop the rows of its partials that no rebuild at current or later positions will show."""
     with connect(settings, autocommit=True) as connection:
-        row_diff.lock_comparisons(connection, compiled.table)  # a comparison rebuilds at earlier positions
+        row_diff.lock_comparisons(connection, compiled.own.name)  # a comparison rebuilds at earlier positions
         positions = merge.positions(connection, compiled)
-        for table in compiled.daily:
+        for table in kinds.daily(compiled):
             limit = clock.cutoff(connection, table, positions)
             if limit is not None:
                 partials.drop_before(spark, settings, table, limit)

@@ -52,8 +52,7 @@ class EqualResult:
 
     positions: Positions
     excluded: Sequence[Coordinates]
-    digests: TableHash
-    sides: Mapping[str, TableHash]  # by the name of the side table
+    tables: Mapping[str, TableHash]  # by the name of the side table; "" for the view's own
     from_raw: bool
     event_versions: Mapping[str, UsedVersions]  # by topic
     proved_at: datetime | None = None  # when the oldest partial behind it was last compared with raw bytes, if known
@@ -113,14 +112,14 @@ class Certificate:
 
 def make_certificate(spark: SparkSession, compiled: CompiledView, equal: EqualResult) -> Certificate:
     """Make a certificate from an EQUAL comparison."""
-    buckets = to_buckets(equal.digests)
+    buckets = to_buckets(equal.tables[""])
     return Certificate(
         view=compiled.name,
         version=compiled.view.version,
         positions=equal.positions,
         excluded=tuple(sorted(equal.excluded)),
         fingerprint=compiled.fingerprint,
-        columns=compiled.stored_columns,
+        columns=compiled.own.stored_columns,
         key=compiled.view.key,
         rows=sum(rows for rows, _ in buckets.values()),
         buckets=buckets,
@@ -130,7 +129,7 @@ def make_certificate(spark: SparkSession, compiled: CompiledView, equal: EqualRe
         event_versions=equal.event_versions,
         proved_at=equal.proved_at and equal.proved_at.astimezone(UTC),
         sides={
-            each.side: CertifiedTable(each.stored_columns, each.view.key, to_buckets(equal.sides[each.side]))
+            each.side: CertifiedTable(each.stored_columns, each.view.key, to_buckets(equal.tables[each.side]))
             for each in compiled.sides
         }
         or None,

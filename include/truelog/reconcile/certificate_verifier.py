@@ -32,6 +32,7 @@ from truelog.support.errors import ArchiveBehind, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.tables import kinds, table_hash
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 
 class VerificationVerdict(StrEnum):
@@ -107,12 +108,12 @@ class CertificateVerifier:
         wrong = bad_records.unfounded_exclusions(self.compiled, events, certified.excluded)
         return ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrong)
 
-    def _rebuilt(self, table: CompiledView, certified: Certificate, events: EventFrames) -> Buckets:
+    def _rebuilt(self, table: Table, certified: Certificate, events: EventFrames) -> Buckets:
         counted = kinds.countable(table, events, certified.excluded)
         kept = self._kept(table, table.totals_of(counted), certified.positions)
         return certificate.to_buckets(table_hash.hash_frame(table, table.stored(kept)))
 
-    def _kept(self, table: CompiledView, states: DataFrame, positions: Positions) -> DataFrame:
+    def _kept(self, table: Table, states: DataFrame, positions: Positions) -> DataFrame:
         """Drop the rows that the table's `keep` has expired at these positions."""
         if table.view.keep is None:
             return states

@@ -17,7 +17,7 @@ from truelog.batch.partial_selection import PartialRange, select_partials
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
-from truelog.tables import table_hash
+from truelog.tables import kinds, table_hash
 
 _RUNS_A_DAY = 24
 
@@ -32,7 +32,7 @@ class PartialAudit:
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
     """Compare the view's due partials, or every partial, with the raw bytes, and replace the wrong partials."""
-    known = [_known(rebuilder.of_table(each)) for each in rebuilder.compiled.daily]
+    known = [rebuilder.partials(each) for each in kinds.daily(rebuilder.compiled)]
     due = known[0].ranges if every else _due(rebuilder, known[0].ranges)
     right = {tile.day: [_verify(rebuilder, each, tile.day) for each in known] for tile in due}
     wrong = [day for day, tables in right.items() if not all(tables)]
@@ -51,8 +51,8 @@ def oldest_proof(rebuilder: Rebuilder, positions: Positions) -> datetime | None:
     None if one of them never was, or if the rebuild uses no partials.
     """
     proved, times = _proofs(rebuilder), list[datetime | None]()
-    for table in rebuilder.compiled.daily:
-        known = _known(rebuilder.of_table(table))
+    for table in kinds.daily(rebuilder.compiled):
+        known = rebuilder.partials(table)
         selected = select_partials(known.ranges, positions.only(table.view.topics)).partials
         times += [proved.get(each.day) for each in selected]
     found = [time for time in times if time is not None]
@@ -74,22 +74,18 @@ def _due(rebuilder: Rebuilder, tiles: Sequence[PartialRange]) -> list[PartialRan
     return oldest_first[: math.ceil(len(tiles) / _RUNS_A_DAY)]
 
 
-def _known(rebuilder: Rebuilder) -> partials.Partials:
-    return partials.load_partials(rebuilder.context.settings, rebuilder.compiled, rebuilder.readings)
-
-
 def _verify(rebuilder: Rebuilder, known: partials.Partials, day: datetime) -> bool:
     """Return whether a table's partial of a day matches the raw bytes. If it does not, replace it."""
     tile = next((each for each in known.ranges if each.day == day), None)
     if tile is None:  # a crash has left a side table without this partial, and a rebuild reads the records instead
         return True
-    compiled, from_raw = known.compiled, replace(rebuilder.of_table(known.compiled), from_raw=True)
-    states = from_raw.states_between(tile.begin, tile.end)
+    table = known.table
+    states = replace(rebuilder, from_raw=True).states_between(table, tile.begin, tile.end)
     partial = known.read(rebuilder.context.spark, [tile])
     assert partial is not None  # noqa: S101
-    now = merge.positions(rebuilder.connection, compiled)  # upkeep may have dropped expired rows since then
-    current = (clock.without_expired(rebuilder.connection, compiled, each, now) for each in (partial, states))
-    if not table_hash.unequal_buckets(*(table_hash.hash_frame(compiled, compiled.stored(each)) for each in current)):
+    now = merge.positions(rebuilder.connection, rebuilder.compiled)  # upkeep may have dropped expired rows since then
+    current = (clock.without_expired(rebuilder.connection, table, each, now) for each in (partial, states))
+    if not table_hash.unequal_buckets(*(table_hash.hash_frame(table, table.stored(each)) for each in current)):
         return True
-    partials.replace(rebuilder.context.spark, rebuilder.context.settings, compiled, tile, states)
+    partials.replace(rebuilder.context.spark, rebuilder.context.settings, table, tile, states)
     return False

@@ -11,6 +11,7 @@ from truelog.storage import audit_trail, exact_json
 from truelog.storage.database import Connection
 
 NOWHERE = Positions()
+SAMPLE = 100  # maximum number of differing rows stored with the result; the counts cover all differing rows
 
 
 @dataclass(frozen=True)

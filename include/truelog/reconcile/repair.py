@@ -32,8 +32,10 @@ from truelog.storage.database import Connection, allow_pauses, names
 from truelog.support.errors import Stale
 from truelog.support.settings import Settings
 from truelog.tables import kinds, stage
-from truelog.tables.compiled_view import CompiledView, RowFilter, all_rows, with_keys
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.row_filter import RowFilter, all_rows, with_keys
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
 
 
 def repair(rebuilder: Rebuilder, compared: Positions) -> int:
@@ -53,8 +55,8 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     repairs = [_TableRepair(table, _keys(table), compared, compared) for table in map(rebuilder.of_table, different)]
     for each in repairs:
         each.catch_up()  # 1
-    kind = kinds.kind_of(compiled)
-    of_view = _ViewRepair(rebuilder, {each.rebuilder.compiled.side: each for each in repairs})
+    kind = kinds.kind_of(compiled.own)
+    of_view = _ViewRepair(rebuilder, {each.table.side: each for each in repairs})
     with _locked(rebuilder):  # 2
         for each in repairs:
             each.catch_up()  # 3
@@ -95,11 +97,15 @@ def _locked(rebuilder: Rebuilder) -> Iterator[None]:
 class _TableRepair:
     """The repair of one of the view's tables. `staged` contains what the stream added to the keys up to `reached`."""
 
-    rebuilder: Rebuilder
+    rebuilder: Rebuilder  # of the table alone
     keys: RowFilter
     compared: Positions
     reached: Positions
     staged: list[StagedRows] = field(default_factory=list)
+
+    @property
+    def table(self) -> Table:
+        return self.rebuilder.compiled.own
 
     def catch_up(self) -> None:
         """Stage what the stream has added to the keys since then, up to the view's current positions."""
@@ -112,43 +118,43 @@ class _TableRepair:
         self.reached = positions
 
     def replace(self) -> int:
-        connection, compiled = self.rebuilder.connection, self.rebuilder.compiled
-        if kinds.is_chained(compiled):
+        connection, table = self.rebuilder.connection, self.table
+        if kinds.kind_of(table).is_chained():
             self._add_later_rows()
-        _record_before(connection, compiled, self.reached)
+        _record_before(connection, table, self.reached)
         connection.execute(
             sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
-                _table(compiled), row_diff.diff_table(compiled), row_diff.key_json(compiled, "t.")
+                _table(table), row_diff.diff_table(table), row_diff.key_json(table, "t.")
             )
         )
         connection.execute(
             sql.SQL("INSERT INTO {} ({columns}) SELECT {columns} FROM {} WHERE {} IN (SELECT key_json FROM {})").format(
-                _table(compiled),
-                row_diff.rebuilt_table(compiled),
-                row_diff.key_json(compiled),
-                row_diff.diff_table(compiled),
-                columns=names(compiled.stored_columns),
+                _table(table),
+                row_diff.rebuilt_table(table),
+                row_diff.key_json(table),
+                row_diff.diff_table(table),
+                columns=names(table.stored_columns),
             )
         )
         for each in self.staged:
             self.rebuilder.merge_staged("state", each)
-        merge.drop_expired(connection, compiled, "state", self.reached)
-        return _record_after(connection, compiled)
+        merge.drop_expired(connection, self.rebuilder.compiled, "state", self.reached)
+        return _record_after(connection, table)
 
     def _add_later_rows(self) -> None:
         """Also replace the rows that the stream has added since, if the differing rows before them made them wrong."""
-        connection, compiled = self.rebuilder.connection, self.rebuilder.compiled
+        connection, table = self.rebuilder.connection, self.table
         unequal = sql.SQL(
             "SELECT {} FROM {} AS s WHERE _attempt = ANY({}) AND NOT EXISTS (SELECT FROM {} AS t WHERE ({}) = ({}))"
         ).format(
-            names(compiled.key_columns),
-            stage.table(compiled),
+            names(table.key_columns),
+            stage.table(table),
             sql.Literal([attempt for each in self.staged for attempt in each.attempts]),
-            _table(compiled),
-            names(compiled.stored_columns, "t."),
-            names(compiled.stored_columns, "s."),
+            _table(table),
+            names(table.stored_columns, "t."),
+            names(table.stored_columns, "s."),
         )
-        row_diff.add_keys(connection, compiled, unequal)
+        row_diff.add_keys(connection, table, unequal)
 
 
 @dataclass(frozen=True)
@@ -174,22 +180,22 @@ class _ViewRepair:
     def settings(self) -> Settings:
         return self.rebuilder.context.settings
 
-    def keys(self, table: CompiledView) -> sql.Composed:
+    def keys(self, table: Table) -> sql.Composed:
         return sql.SQL("SELECT {} FROM {}").format(names(table.key_columns), row_diff.diff_table(table))
 
-    def add_keys(self, table: CompiledView, keys: sql.Composable) -> None:
+    def add_keys(self, table: Table, keys: sql.Composable) -> None:
         row_diff.add_keys(self.connection, table, keys)
 
-    def differs(self, table: CompiledView) -> bool:
+    def differs(self, table: Table) -> bool:
         return table.side in self.sources
 
-    def replace(self, table: CompiledView) -> int:
+    def replace(self, table: Table) -> int:
         return self.sources[table.side].replace()
 
-    def record_before(self, table: CompiledView) -> None:
+    def record_before(self, table: Table) -> None:
         _record_before(self.connection, table, merge.positions(self.connection, self.compiled))
 
-    def record_after(self, table: CompiledView) -> int:
+    def record_after(self, table: Table) -> int:
         return _record_after(self.connection, table)
 
     def locked(self) -> AbstractContextManager[None]:
@@ -201,44 +207,44 @@ class _ViewRepair:
 
 def _keys(rebuilder: Rebuilder) -> RowFilter:
     """A filter for the rows whose keys differ. Later rows of a chained table may be wrong too."""
-    compiled = rebuilder.compiled
-    if kinds.is_chained(compiled):
+    table = rebuilder.compiled.own
+    if kinds.kind_of(table).is_chained():
         return all_rows
-    query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff_table(compiled))
+    query = sql.SQL("SELECT {} FROM {}").format(names(table.key_columns), row_diff.diff_table(table))
     rows = rebuilder.connection.execute(query).fetchall()
-    schema = StructType([StructField(key, compiled.dtypes[key]) for key in compiled.view.key])
+    schema = StructType([StructField(key, table.dtypes[key]) for key in table.view.key])
     frame: DataFrame = rebuilder.context.spark.createDataFrame(rows, schema)
     return with_keys(frame)
 
 
-def _record_before(connection: Connection, compiled: CompiledView, positions: Positions) -> None:
+def _record_before(connection: Connection, table: Table, positions: Positions) -> None:
     """Store each key's row as it is before the repair."""
     connection.execute(
         sql.SQL(
             "INSERT INTO truelog.repair (view, version, side, positions, key, before) "
             "SELECT %s, %s, %s, %s, d.key_json, to_jsonb(t) FROM {} AS d LEFT JOIN {} AS t ON {} = d.key_json"
-        ).format(row_diff.diff_table(compiled), _table(compiled), row_diff.key_json(compiled, "t.")),
-        (compiled.name, compiled.view.version, compiled.side, positions.as_json()),
+        ).format(row_diff.diff_table(table), _table(table), row_diff.key_json(table, "t.")),
+        (table.owner, table.view.version, table.side, positions.as_json()),
     )
 
 
-def _record_after(connection: Connection, compiled: CompiledView) -> int:
+def _record_after(connection: Connection, table: Table) -> int:
     """Store each key's row as it is after the repair, and return the number of keys whose row changed."""
     connection.execute(
         sql.SQL(
             "UPDATE truelog.repair AS r SET after = to_jsonb(t) FROM {} AS t "
             "WHERE r.view = %s AND r.version = %s AND r.side = %s AND r.repaired_at = now() AND {} = r.key"
-        ).format(_table(compiled), row_diff.key_json(compiled, "t.")),
-        (compiled.name, compiled.view.version, compiled.side),
+        ).format(_table(table), row_diff.key_json(table, "t.")),
+        (table.owner, table.view.version, table.side),
     )
     row = connection.execute(
         "SELECT count(*) FROM truelog.repair WHERE view = %s AND version = %s AND side = %s AND repaired_at = now() "
         "AND before IS DISTINCT FROM after",
-        (compiled.name, compiled.view.version, compiled.side),
+        (table.owner, table.view.version, table.side),
     ).fetchone()
     assert row is not None  # noqa: S101
     return int(str(row[0]))
 
 
-def _table(compiled: CompiledView) -> sql.Identifier:
-    return sql.Identifier(compiled.schema, compiled.table)
+def _table(table: Table) -> sql.Identifier:
+    return sql.Identifier(table.schema, table.name)

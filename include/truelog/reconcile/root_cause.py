@@ -40,10 +40,12 @@ from truelog.reconcile.offset_search import (
     search_ranges,
 )
 from truelog.spark.time_limit import time_limit
+from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import kinds, table_hash
-from truelog.tables.compiled_view import CompiledView, RowFilter
-from truelog.tables.contributions import COORDINATES, RECORD, by_record, totals_by_record
+from truelog.tables.row_filter import RowFilter
+from truelog.tables.table import Table
+from truelog.tables.tracing.contributions import COORDINATES, RECORD, by_record, totals_by_record
 
 log = logging.getLogger("truelog.root_cause")
 
@@ -55,39 +57,41 @@ _KEY = "_key"  # hash of the row's key
 ExplanationByKey = dict[str, Explanation]  # by the key's hash
 
 
-def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -> tuple[Explanation, ...]:
-    """Explain the `unequal` rows in the view's diff table, and store each row's cause in that table."""
-    faults = explain_failure(rebuilder.context.settings, rebuilder.compiled.view.topics)  # 1
+def find_root_causes(rebuilder: Rebuilder, table: Table, positions: Positions, unequal: int) -> tuple[Explanation, ...]:
+    """Explain the `unequal` rows in a table's diff table, and store each row's cause in that table."""
+    faults = explain_failure(rebuilder.context.settings, table.view.topics)  # 1
     if unequal > _MAX_ROWS:
         unknown = Explanation(Cause.UNKNOWN, 0, f"not searched: more than {_MAX_ROWS:,} rows differ")
         return tuple(replace(each, rows=unequal) for each in faults or (unknown,))
-    rows = _differing(rebuilder)
+    rows = _differing(rebuilder.connection, table)
     if faults:
         causes = _all(rows, Cause.FILE, faults[0].about)
-    elif kinds.is_chained(rebuilder.compiled):
+    elif kinds.kind_of(table).is_chained():
         causes = _all(rows, Cause.UNKNOWN, "not searched: a row follows from earlier rows")
-    elif before := kinds.follows_from(rebuilder.compiled):
-        causes = _of_derived(rebuilder, rows, before)
+    elif table.follows_from:
+        causes = _of_derived(rebuilder.connection, rows, table.follows_from)
     else:
-        causes = _investigate(rebuilder, positions, rows)
-    row_diff.save_causes(rebuilder.connection, rebuilder.compiled, {key: f.cause.value for key, f in causes.items()})
+        causes = _investigate(rebuilder, table, positions, rows)
+    row_diff.save_causes(rebuilder.connection, table, {key: f.cause.value for key, f in causes.items()})
     counts = Counter((each.cause, each.about) for each in causes.values())
     return tuple(Explanation(cause, n, about) for (cause, about), n in counts.most_common())
 
 
-def _of_derived(rebuilder: Rebuilder, rows: Mapping[str, "_Row"], before: Sequence[CompiledView]) -> ExplanationByKey:
+def _of_derived(connection: Connection, rows: Mapping[str, "_Row"], before: Sequence[Table]) -> ExplanationByKey:
     """Explain rows that follow from other tables by these tables, which were cleared of earlier differences before."""
-    if different := [each.side for each in before if row_diff.has_differences(rebuilder.connection, each)]:
+    if different := [each.side for each in before if row_diff.has_differences(connection, each)]:
         return _all(rows, Cause.UNKNOWN, f"they follow from {', '.join(different)}, whose rows differ too")
     names = ", ".join(each.side for each in before)
     return _all(rows, Cause.HAND, f"the rows of {names} are equal, but these rows do not follow from them")
 
 
-def _investigate(rebuilder: Rebuilder, positions: Positions, rows: Mapping[str, "_Row"]) -> ExplanationByKey:
+def _investigate(
+    rebuilder: Rebuilder, table: Table, positions: Positions, rows: Mapping[str, "_Row"]
+) -> ExplanationByKey:
     """Explain these rows. What was found before an error or the time limit stays."""
     limit = rebuilder.context.settings.cause_seconds
     with time_limit(rebuilder.context.spark, limit) as time_is_up:
-        investigation = _Investigation(rebuilder, positions, rows, time_is_up)
+        investigation = _Investigation(rebuilder, table, positions, rows, time_is_up)
         try:
             return investigation.explain()
         except Exception as error:  # the DIFFERENT verdict does not depend on the explanation
@@ -125,11 +129,11 @@ class _Row:
     rebuilt: Mapping[str, Any] | None
 
 
-def _differing(rebuilder: Rebuilder) -> dict[str, _Row]:
+def _differing(connection: Connection, table: Table) -> dict[str, _Row]:
     query = sql.SQL("SELECT {}, streamed, rebuilt FROM {}").format(
-        table_hash.key_sql(rebuilder.compiled), row_diff.diff_table(rebuilder.compiled)
+        table_hash.key_sql(table), row_diff.diff_table(table)
     )
-    rows: Sequence[tuple[Any, ...]] = rebuilder.connection.execute(query).fetchall()
+    rows: Sequence[tuple[Any, ...]] = connection.execute(query).fetchall()
     return {key: _Row(streamed, rebuilt) for key, streamed, rebuilt in rows}
 
 
@@ -139,21 +143,18 @@ def _all(keys: Collection[str], cause: Cause, about: str) -> ExplanationByKey:
 
 @dataclass(frozen=True)
 class _Investigation:
-    """The differing rows of one view, and the records that may explain them."""
+    """The differing rows of one table, and the records that may explain them."""
 
     rebuilder: Rebuilder
+    table: Table
     positions: Positions
     rows: Mapping[str, _Row]
     time_is_up: Event
     found: ExplanationByKey = field(default_factory=dict)  # filled step by step
 
-    @property
-    def compiled(self) -> CompiledView:
-        return self.rebuilder.compiled
-
     def explain(self) -> ExplanationByKey:
         everything = self._transformed(Wanted.between(Positions(), self.positions))
-        added = totals_by_record(self.compiled, everything, self._with_keys(self.rows)).persist()  # 2
+        added = totals_by_record(self.table, everything, self._with_keys(self.rows)).persist()  # 2
         try:
             self._by_records(added)
         finally:
@@ -165,7 +166,7 @@ class _Investigation:
             about = "the records add up to the streamed rows, so a partial is wrong"
             self.found.update(_all(self.rows, Cause.PARTIAL, about))
             return
-        if self.compiled.view.dedupe is not None:
+        if kinds.lookback_seconds(self.table) is not None:
             why = "not searched: without an event, its copies would count, so that a lost batch could explain any row"
             self.found.update(_all(self.rows, Cause.UNKNOWN, why))
             return
@@ -212,23 +213,23 @@ class _Investigation:
 
     def _nonnegative_sums(self, added: DataFrame) -> list[str]:
         """The measures that sum only whole, nonnegative numbers."""
-        compiled = self.compiled
-        sums = [name for name, measure in compiled.view.measures.items() if measure.is_additive]
-        whole = [name for name in sums if compiled.measure_columns[name] in ("bigint", "numeric(38,0)")]
+        table = self.table
+        sums = [name for name, measure in table.view.measures.items() if measure.is_additive]
+        whole = [name for name in sums if table.measure_columns[name] in ("bigint", "numeric(38,0)")]
         if not whole:
             return []
         [least] = added.agg(*(F.min(name).alias(name) for name in whole)).collect()
         return [name for name in whole if (least[name] or 0) >= 0]
 
     @cached_property
-    def by_record(self) -> CompiledView:
-        return by_record(self.compiled)
+    def by_record(self) -> Table:
+        return by_record(self.table)
 
     def _transformed(self, wanted: Wanted) -> DataFrame:
-        return self.rebuilder.transformed_by_record(wanted, self.positions)
+        return self.rebuilder.transformed_by_record(self.table, wanted, self.positions)
 
     def _key(self, frame: DataFrame) -> Column:
-        return table_hash.key(self.compiled, frame).alias(_KEY)
+        return table_hash.key(self.table, frame).alias(_KEY)
 
     def _with_keys(self, keys: Collection[str]) -> RowFilter:
         wanted = F.broadcast(self.rebuilder.context.spark.createDataFrame([(key,) for key in keys], f"{_KEY} string"))
@@ -238,14 +239,14 @@ class _Investigation:
         """Whether the records add up to the streamed rows of these keys, in every column."""
         if not keys:
             return False
-        compiled, connection = self.compiled, self.rebuilder.connection
-        states = compiled.plus(added.drop(*RECORD))
-        kept = clock.without_expired(connection, compiled, states, self.positions)
+        table, connection = self.table, self.rebuilder.connection
+        states = table.plus(added.drop(*RECORD))
+        kept = clock.without_expired(connection, table, states, self.positions)
         streamed = sql.SQL("(SELECT * FROM {} WHERE {} IN ({})) AS differing").format(
-            row_diff.streamed_table(compiled), table_hash.key_sql(compiled), sql.SQL(", ").join(map(sql.Literal, keys))
+            row_diff.streamed_table(table), table_hash.key_sql(table), sql.SQL(", ").join(map(sql.Literal, keys))
         )
-        hashes = table_hash.hash_table(connection, compiled, streamed)
-        return not table_hash.unequal_buckets(hashes, table_hash.hash_frame(compiled, compiled.stored(kept)))
+        hashes = table_hash.hash_table(connection, table, streamed)
+        return not table_hash.unequal_buckets(hashes, table_hash.hash_frame(table, table.stored(kept)))
 
     def _by_ranges(self, added: DataFrame, keys: Collection[str], cause: Cause, sums: Sequence[str]) -> None:
         """Explain all these rows by one loss or one duplicate, or explain none of them."""
@@ -267,7 +268,7 @@ class _Investigation:
 
     def _lies_in(self, span: Range) -> Column:
         topic, partition, offset = map(F.col, COORDINATES)
-        number = self.compiled.view.reads.index(span.topic)
+        number = self.table.view.reads.index(span.topic)
         return (topic == number) & (partition == span.partition) & offset.between(span.start, span.end - 1)
 
     def _runs(self, added: DataFrame, keys: Collection[str], sums: Sequence[str]) -> dict[str, list[ContributionRun]]:
@@ -285,13 +286,13 @@ class _Investigation:
         rows = columns.orderBy(*COORDINATES).limit(_MAX_RECORDS + 1).collect()
         if len(rows) > _MAX_RECORDS:
             raise TooManyRecordsError(f"more than {_MAX_RECORDS:,} consecutive records add to the rows")
-        return {measure: _as_runs(self.compiled, rows, measure) for measure in sums}
+        return {measure: _as_runs(self.table, rows, measure) for measure in sums}
 
     def _spans(self, added: DataFrame) -> list[Range]:
         """In each partition, the range from the first to the last of these records."""
         first, last = F.min("_offset").alias("first"), F.max("_offset").alias("last")
         spans = added.groupBy(*COORDINATES[:2]).agg(first, last).collect()
-        return [Range(self.compiled.view.reads[r["_topic"]], r["_partition"], r["first"], r["last"] + 1) for r in spans]
+        return [Range(self.table.view.reads[r["_topic"]], r["_partition"], r["first"], r["last"] + 1) for r in spans]
 
     def _longest_runs(self, keys: Collection[str], spans: Sequence[Range]) -> list[Range]:
         """The longest series of records in each of these ranges that only add to these keys.
@@ -299,7 +300,7 @@ class _Investigation:
         The archive reads only the files that have records of the ranges.
         """
         prepared = self.by_record.prepared(self._transformed(Wanted(spans, self.positions.ids)))
-        among = self._with_keys(keys)(prepared.select(*COORDINATES, *self.compiled.view.key)).select(*COORDINATES)
+        among = self._with_keys(keys)(prepared.select(*COORDINATES, *self.table.view.key)).select(*COORDINATES)
         outside = prepared.select(*COORDINATES, F.lit(0).alias("_in"))
         flagged = outside.unionByName(among.select("*", F.lit(1).alias("_in")))
         records = flagged.groupBy(*COORDINATES).agg((2 * F.sum("_in") == F.count("_in")).alias("_whole"))
@@ -309,7 +310,7 @@ class _Investigation:
         runs = records.select("*", breaks).where("_whole").groupBy(*COORDINATES[:2], "_run")
         sized = runs.agg(F.count("_offset").alias("n"), first, last)
         longest = sized.groupBy(*COORDINATES[:2]).agg(F.max(F.struct("n", "first", "last")).alias("run")).collect()
-        reads = self.compiled.view.reads
+        reads = self.table.view.reads
         return [Range(reads[r["_topic"]], r["_partition"], r["run"]["first"], r["run"]["last"] + 1) for r in longest]
 
 
@@ -326,7 +327,7 @@ def _is_excessive(row: _Row, measure: str) -> bool:
     return exceeds_recount(row.streamed[measure], row.rebuilt[measure])
 
 
-def _as_runs(compiled: CompiledView, rows: Sequence[Any], measure: str) -> list[ContributionRun]:
+def _as_runs(table: Table, rows: Sequence[Any], measure: str) -> list[ContributionRun]:
     """Group rows by partition and record. A record with several keys has several rows."""
     records: dict[tuple[int, int], dict[int, dict[str, int]]] = defaultdict(dict)
     for row in rows:
@@ -334,7 +335,7 @@ def _as_runs(compiled: CompiledView, rows: Sequence[Any], measure: str) -> list[
         amounts[row[_KEY]] = int(row[measure] or 0)
     return [
         ContributionRun(
-            compiled.view.reads[topic], partition, [Contribution(offset, amounts) for offset, amounts in each.items()]
+            table.view.reads[topic], partition, [Contribution(offset, amounts) for offset, amounts in each.items()]
         )
         for (topic, partition), each in records.items()
     ]

@@ -11,11 +11,10 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog.storage import exact_json
 from truelog.storage.database import Connection, definitions, names
 from truelog.storage.locks import Locks
 from truelog.tables import table_hash
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ class DiffCounts:
 NO_DIFFERENCES = DiffCounts(0, 0, 0, 0)
 
 
-def find_differences(connection: Connection, compiled: CompiledView) -> DiffCounts:
+def find_differences(connection: Connection, table: Table) -> DiffCounts:
     """Fill `recon.<table>_diff` from `recon.<table>_streamed` and `recon.<table>`."""
-    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(compiled)))
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(table)))
     connection.execute(
         sql.SQL(
             "CREATE UNLOGGED TABLE {diff} AS "
@@ -50,15 +49,15 @@ def find_differences(connection: Connection, compiled: CompiledView) -> DiffCoun
             "jsonb_agg(rebuilt) FILTER (WHERE rebuilt IS NOT NULL) -> 0 AS rebuilt, "
             "NULL::bigint AS reconciliation, NULL::text AS cause FROM unequal GROUP BY {key}"
         ).format(
-            diff=diff_table(compiled),
-            key=names(compiled.key_columns),
-            key_json=key_json(compiled),
-            all=names(compiled.stored_columns),
-            streamed=streamed_table(compiled),
-            rebuilt=rebuilt_table(compiled),
+            diff=diff_table(table),
+            key=names(table.key_columns),
+            key_json=key_json(table),
+            all=names(table.stored_columns),
+            streamed=streamed_table(table),
+            rebuilt=rebuilt_table(table),
         )
     )
-    return _count(connection, compiled)
+    return _count(connection, table)
 
 
 def lock_comparisons(connection: Connection, table: str) -> None:
@@ -66,79 +65,76 @@ def lock_comparisons(connection: Connection, table: str) -> None:
     connection.execute(f"SELECT pg_advisory_lock({Locks.COMPARISON})", (table,))
 
 
-def clear_differences(connection: Connection, compiled: CompiledView) -> None:
+def clear_differences(connection: Connection, table: Table) -> None:
     """Replace `recon.<table>_diff` with an empty table."""
-    columns = {**compiled.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
+    columns = {**table.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
     columns |= {"reconciliation": "bigint", "cause": "text"}
-    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(compiled)))
-    connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff_table(compiled), definitions(columns)))
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(table)))
+    connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff_table(table), definitions(columns)))
 
 
-def has_differences(connection: Connection, compiled: CompiledView) -> bool:
+def has_differences(connection: Connection, table: Table) -> bool:
     """Whether the last comparison has found differing rows in this table."""
-    query = sql.SQL("SELECT FROM {} LIMIT 1").format(diff_table(compiled))
+    query = sql.SQL("SELECT FROM {} LIMIT 1").format(diff_table(table))
     return connection.execute(query).fetchone() is not None
 
 
-def add_keys(connection: Connection, compiled: CompiledView, keys: sql.Composable) -> None:
+def add_keys(connection: Connection, table: Table, keys: sql.Composable) -> None:
     """Add keys to the table of differing rows, from a query of the key columns."""
     connection.execute(
         sql.SQL(
             "INSERT INTO {diff} ({key}, key_json) SELECT DISTINCT {key}, {key_json} FROM ({keys}) AS added "
             "WHERE {key_json} NOT IN (SELECT key_json FROM {diff})"
-        ).format(diff=diff_table(compiled), key=names(compiled.key_columns), key_json=key_json(compiled), keys=keys)
+        ).format(diff=diff_table(table), key=names(table.key_columns), key_json=key_json(table), keys=keys)
     )
 
 
-def set_reconciliation(connection: Connection, compiled: CompiledView, reconciliation: int) -> None:
+def set_reconciliation(connection: Connection, table: Table, reconciliation: int) -> None:
     """Write the reconciliation's id into the diff table. The next reconciliation replaces the table."""
-    connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff_table(compiled)), (reconciliation,))
+    connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff_table(table)), (reconciliation,))
 
 
-def sample_rows(connection: Connection, compiled: CompiledView, rows: int) -> tuple[dict[str, Any], ...]:
+def sample_rows(connection: Connection, table: Table, rows: int) -> tuple[dict[str, Any], ...]:
     """The first differing rows, with both values, the cause, and the name of the side table if it is one."""
-    query = sql.SQL("SELECT streamed::text, rebuilt::text, cause FROM {} ORDER BY key_json LIMIT %s").format(
-        diff_table(compiled)
-    )
-    sample: list[tuple[Any, ...]] = connection.execute(query, (rows,)).fetchall()
-    side = {"side": compiled.side} if compiled.side else {}
-    shown = ((*(each and exact_json.read(each) for each in both), cause) for *both, cause in sample)
-    return tuple({"streamed": s, "rebuilt": r, "cause": cause} | side for s, r, cause in shown)
+    query = sql.SQL("SELECT streamed, rebuilt, cause FROM {} ORDER BY key_json LIMIT %s").format(diff_table(table))
+    sample = connection.execute(query, (rows,)).fetchall()
+    side = {"side": table.side} if table.side else {}
+    return tuple({"streamed": s, "rebuilt": r, "cause": cause} | side for s, r, cause in sample)
 
 
-def save_causes(connection: Connection, compiled: CompiledView, causes: Mapping[str, str]) -> None:
+def save_causes(connection: Connection, table: Table, causes: Mapping[str, str]) -> None:
     """Store why each row differs. `causes` maps the hash of a row's key (`table_hash.key_sql`) to the cause."""
     connection.execute(
         sql.SQL(
             "UPDATE {} SET cause = c.cause FROM unnest(%s::text[], %s::text[]) AS c(key, cause) WHERE {} = c.key"
-        ).format(diff_table(compiled), table_hash.key_sql(compiled)),
+        ).format(diff_table(table), table_hash.key_sql(table)),
         (list(causes), list(causes.values())),
     )
 
 
-def streamed_table(compiled: CompiledView) -> sql.Identifier:
-    return sql.Identifier("recon", f"{compiled.table}_streamed")
+def streamed_table(table: Table) -> sql.Identifier:
+    return sql.Identifier("recon", f"{table.name}_streamed")
 
 
-def rebuilt_table(compiled: CompiledView) -> sql.Identifier:
-    return sql.Identifier("recon", compiled.table)
+def rebuilt_table(table: Table) -> sql.Identifier:
+    return sql.Identifier("recon", table.name)
 
 
-def diff_table(compiled: CompiledView) -> sql.Identifier:
-    return sql.Identifier("recon", f"{compiled.table}_diff")
+def diff_table(table: Table) -> sql.Identifier:
+    return sql.Identifier("recon", f"{table.name}_diff")
 
 
-def key_json(compiled: CompiledView, prefix: str = "") -> sql.Composed:
+def key_json(table: Table, prefix: str = "") -> sql.Composed:
     """A row's key as a JSON array. Such an array can be hashed, and NULL equals NULL in it."""
-    return sql.SQL("jsonb_build_array({})").format(names(compiled.key_columns, prefix))
+    return sql.SQL("jsonb_build_array({})").format(names(table.key_columns, prefix))
 
 
-def _count(connection: Connection, compiled: CompiledView) -> DiffCounts:
+def _count(connection: Connection, table: Table) -> DiffCounts:
     query = sql.SQL(
         "SELECT (SELECT count(*) FROM {rebuilt}), count(*) FILTER (WHERE streamed IS NULL), "
         "count(*) FILTER (WHERE rebuilt IS NULL), "
         "count(*) FILTER (WHERE streamed IS NOT NULL AND rebuilt IS NOT NULL) FROM {diff}"
     )
-    counts = connection.execute(query.format(rebuilt=rebuilt_table(compiled), diff=diff_table(compiled))).fetchone()
+    counts = connection.execute(query.format(rebuilt=rebuilt_table(table), diff=diff_table(table))).fetchone()
     assert counts is not None  # noqa: S101
     return DiffCounts(*(int(str(n)) for n in counts))

@@ -14,13 +14,11 @@ import psycopg
 from psycopg import sql
 
 from truelog.reports.declared_view import declared_view
-from truelog.schema.names import COORDINATES
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
-from truelog.tables.side_tables import side_tables
+from truelog.tables.stored_coordinates import stored_coordinates
 from truelog.views import catalogue
-from truelog.views.group import INPUTS, Group
 from truelog.views.view import View
 
 _SECONDS = 1.0  # for the search in all views, because the tables have no index on coordinates
@@ -162,23 +160,12 @@ def _named(
 
 def _queries(name: str, version: int, view: View) -> Iterator[KeyQuery]:
     """A query for each table that stores coordinates."""
-    for side, table in {"": view, **side_tables(view)}.items():
-        stored = [f"{measure}_" for measure, kind in table.measures.items() if kind.keeps_one_event]
-        if isinstance(view, Group) and side == INPUTS:
-            stored, key = [""], view.by
-        else:
-            key = table.key
-        for prefix in stored:
-            matches = [
-                sql.SQL("{} = {}").format(sql.Identifier(prefix + each), sql.Placeholder(each)) for each in COORDINATES
-            ]
-            yield (
-                side,
-                key,
-                sql.SQL("SELECT DISTINCT {} FROM {} WHERE {} LIMIT {}").format(
-                    sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(each)) for each in key),
-                    sql.Identifier("state", catalogue.table_name(name, version, side)),
-                    sql.SQL(" AND ").join(matches),
-                    sql.Literal(_MOST_KEYS),
-                ),
-            )
+    for side, key, columns in stored_coordinates(view):
+        matches = (sql.SQL("{} = {}").format(sql.Identifier(c), sql.Placeholder(part)) for part, c in columns.items())
+        query = sql.SQL("SELECT DISTINCT {} FROM {} WHERE {} LIMIT {}").format(
+            sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(each)) for each in key),
+            sql.Identifier("state", catalogue.table_name(name, version, side)),
+            sql.SQL(" AND ").join(matches),
+            sql.Literal(_MOST_KEYS),
+        )
+        yield side, key, query

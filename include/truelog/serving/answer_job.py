@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from truelog.batch.batch_context import open_batch
+from truelog.batch.batch_context import each_alone, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import application
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import CodeChanged, NotMade
 from truelog.support.settings import Settings
+from truelog.tables.compiled_view import CompiledView
 
 log = logging.getLogger("truelog.answer")
 
@@ -38,19 +39,23 @@ def build_each(
     files = application.source_digest(settings)  # before the files are read
     with open_batch(settings, "truelog answer", views) as context:
         outcome = AnswerOutcome(refused=dict(context.views.refused))
-        for each in context.views.compiled:
-            try:
-                with connect(settings, autocommit=True) as connection:
-                    made = build(Rebuilder(context, connection, each))
-                if made is None:
-                    outcome.nothing_new.append(each.name)
-                else:
-                    outcome.made[each.name] = made
-            except (CodeChanged, NotMade) as error:
-                outcome.refused[each.name] = str(error)
-            except Exception as error:  # an error in one view must not stop the others
-                log.exception("%s: building the answer failed", each.name)
-                outcome.failed[each.name] = f"{type(error).__name__}: {error}"
+
+        def build_one(view: CompiledView) -> None:
+            with connect(settings, autocommit=True) as connection:
+                made = build(Rebuilder(context, connection, view))
+            if made is None:
+                outcome.nothing_new.append(view.name)
+            else:
+                outcome.made[view.name] = made
+
+        def failed(view: CompiledView, error: Exception) -> None:
+            if isinstance(error, CodeChanged | NotMade):
+                outcome.refused[view.name] = str(error)
+                return
+            log.exception("%s: building the answer failed", view.name)
+            outcome.failed[view.name] = f"{type(error).__name__}: {error}"
+
+        each_alone(context, build_one, failed, at_once=1)
     with connect(settings) as connection:
         _record_refusals(connection, outcome, files)
     return outcome

@@ -23,6 +23,7 @@ from truelog.batch.log_with_archive import archived_and_compacted
 from truelog.control import application, event_registry, lease, log_cuts
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
+from truelog.kernel.log_guard import LogGuard
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -56,8 +57,8 @@ class Stream:
         self.lease = outlast_outage(lambda: lease.take_lease(settings, name), stop)
         library, self.spark = application.library_digest(), session(settings, f"truelog {name}")
         self.interruptions = 0  # interruptions of the lease when `connection` was opened
-        self.connection = outlast_outage(lambda: connect(settings, autocommit=True, writer=name), stop)
-        self.applier = BatchApplier(settings, self.lease.holder, TopicGuard(settings))
+        self.connection = connect(settings, autocommit=True, writer=self.application)
+        self.applier = BatchApplier(settings, self.lease.holder, LogGuard(TopicGuard(settings)))
         self.deployment = ViewDeployment(settings, self.spark, self.connection, self.lease.holder, library)
         self.pool = ThreadPoolExecutor(_MAX_VIEWS, thread_name_prefix="view")
         self.workers: list[ViewWorker] = []
@@ -105,7 +106,7 @@ class Stream:
         self.workers = []
         for name, compiled in self.deployment.deployed.items():
             if name in former and former[name].compiled is compiled:
-                former[name].event_types = self.types
+                former[name].judge_by(self.types)
                 self.workers.append(former.pop(name))
             else:
                 self.workers.append(ViewWorker(self.spark, self.applier, self.types, compiled))
@@ -141,7 +142,7 @@ class Stream:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         self.stream_topics.reached = begin
         self._outlasting(lambda: event_registry.require_known(self.connection, self.types, end))
-        epochs = self.applier.take_epochs(end)
+        epochs = self.applier.guard.take_epochs(end)
         if any(each.compiled.view.reads_clock for each in self.workers):
             self._store_ticks(begin, end)
         with self._decoded(begin, end) as (events, tasks):
@@ -190,7 +191,7 @@ class Stream:
         """Store the batch's ticks, which the views with `keep` need."""
         ranges = begin.ranges_to(end.only([clock.TOPIC]))
         ticks = read_ticks(self.settings, self.types[clock.TOPIC], ranges)
-        require_unchanged = partial(self.applier.require_unchanged, end.only([clock.TOPIC]))
+        require_unchanged = partial(self.applier.guard.require_unchanged, end.only([clock.TOPIC]))
         topic_id = end.ids[clock.TOPIC]
         self._outlasting(lambda: clock.store_tick_rows(self.connection, topic_id, ticks, require_unchanged))
 
@@ -235,9 +236,5 @@ class Stream:
         return begin.latest(ends.only(unread)).earliest(ends)
 
     def _offer(self, batch: EventRange) -> "list[Future[None]]":
-        started: list[Future[None]] = []
-        for each in self.workers:
-            if each.offer(batch):
-                each.task = self.pool.submit(each.catch_up, batch)
-                started.append(each.task)
-        return started
+        """Offer a batch to all views, and return the tasks of the views that were free."""
+        return [task for each in self.workers if (task := each.offer(batch, self.pool))]

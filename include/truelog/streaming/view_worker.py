@@ -14,7 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -66,13 +66,19 @@ class ViewWorker:
     stopping: threading.Event = field(default_factory=threading.Event)  # the application is about to exit
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # guards `target` and `busy`
 
-    def offer(self, batch: EventRange) -> bool:
-        """Advance the view's target to the batch's end. True if the view is free: the caller must call `catch_up`."""
+    def judge_by(self, event_types: EventTypes) -> None:
+        """Use these event types from the next portion on, because a version was registered."""
+        self.event_types = event_types
+
+    def offer(self, batch: EventRange, pool: Executor) -> "Future[None] | None":
+        """Advance the view's target to the batch's end. If the view is free, it catches up in a task of the pool."""
         with self._lock:
             self.target = batch.end.only(self.compiled.view.topics)
-            free = not self.busy and time.monotonic() >= self.paused_until
-            self.busy = self.busy or free
-        return free
+            if self.busy or time.monotonic() < self.paused_until:
+                return None
+            self.busy = True
+        self.task = pool.submit(self.catch_up, batch)
+        return self.task
 
     def soon_free(self, batch_end: Positions) -> bool:
         """Whether the view is busy but will soon be free if no batch begins past `batch_end`."""
@@ -168,8 +174,8 @@ class ViewWorker:
         settings = self.applier.settings
         until = begin.portion_to(end, settings.max_offsets_per_trigger)
         log.info("%s is catching up from %s to %s", self.compiled.name, begin.as_json(), until.as_json())
-        epochs = self.applier.take_epochs(until)
-        event_types = self.event_types  # which the application replaces when a version is registered
+        epochs = self.applier.guard.take_epochs(until)
+        event_types = self.event_types
         types = {topic: event_types[topic] for topic in until.offsets}
         needed = self.compiled.columns
         decoded = log_with_archive.read_records(self.spark, settings, types, (begin, until), needed)
@@ -179,7 +185,7 @@ class ViewWorker:
             events = records.events(decoded, types)
             if self.compiled.view.reads_clock:
                 assert self.connection is not None  # noqa: S101
-                require_unchanged = partial(self.applier.require_unchanged, until.only([clock.TOPIC]))
+                require_unchanged = partial(self.applier.guard.require_unchanged, until.only([clock.TOPIC]))
                 clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC], require_unchanged)
             yield EventRange(events, begin, until, readings_of(event_types.values()), epochs)
         finally:

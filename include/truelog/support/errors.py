@@ -175,3 +175,8 @@ class NoticeRefused(TruelogError):
 
 class ServiceDown(TruelogError):
     """A service did not answer before the deadline."""
+
+
+def describe(error: Exception) -> str:
+    """The message of an error that a user can act on; of any other error, its type too."""
+    return str(error) if isinstance(error, TruelogError) else f"{type(error).__name__}: {error}"

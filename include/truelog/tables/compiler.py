@@ -11,7 +11,7 @@ from truelog.measures.columns import ColumnTypes, sql_type
 from truelog.measures.measure import require_accepted
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
-from truelog.tables.compiled_view import STATUS, CompiledView, needed_columns
+from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fingerprint import (
     combined,
     find_referenced,
@@ -22,6 +22,7 @@ from truelog.tables.fold.compile import compile_fold
 from truelog.tables.join.compile import Joined, type_of
 from truelog.tables.plan import empty_frame
 from truelog.tables.side_tables import relation_names, side_tables
+from truelog.tables.table import STATUS, Table
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Match
 from truelog.views.lateness import CORRECTIONS
@@ -49,19 +50,19 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
         own = _compile_counts(name, view, view.counts, sides)
     else:
         own = _compile_table(spark, name, view, schemas)
-    compiled = _with_sides(own, sides) if sides else own
+    if sides:
+        own = replace(own, fingerprint=combined([each.fingerprint for each in (own, *sides)]))
+    compiled = CompiledView((own, *sides))
     _require_names(compiled)
     for each in compiled.tables:
         _require_indexes(each)
     return compiled
 
 
-def _compile_sides(
-    spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]
-) -> tuple[CompiledView, ...]:
+def _compile_sides(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> tuple[Table, ...]:
     """The side tables, in an order in which each follows only from those before it."""
     totals = view.totals if isinstance(view, Join) else {}
-    sides: list[CompiledView] = []
+    sides: list[Table] = []
     for side, declared in side_tables(view).items():
         if side in totals:
             compiled = _compile_counts(name, declared, totals[side].counts, sides)
@@ -73,9 +74,7 @@ def _compile_sides(
     return tuple(sides)
 
 
-def _compile_counts(
-    name: str, view: View, counts: Mapping[str, Match], earlier: Sequence[CompiledView]
-) -> CompiledView:
+def _compile_counts(name: str, view: View, counts: Mapping[str, Match], earlier: Sequence[Table]) -> Table:
     """A table of counts, whose key columns have the types of the columns that they come from."""
     known = {each.side: each for each in earlier}
     used = {match.table(name) for match in counts.values() for name in match.tables}
@@ -88,7 +87,7 @@ def _compile_counts(
     for match in counts.values():
         _require_types(name, match, joined)
     dtypes = keys[0] | dict.fromkeys(counts, IntegerType())
-    compiled = CompiledView(name, view, dtypes, joined_fingerprint(view, counts), scans=0, joined=joined)
+    compiled = Table(name, view, dtypes, joined_fingerprint(view, counts), scans=0, derivation=joined)
     _require_unique_columns(compiled)
     return compiled
 
@@ -102,28 +101,14 @@ def _require_types(name: str, match: Match, joined: Joined) -> None:
             raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is not a whole number.")
 
 
-def _with_sides(own: CompiledView, sides: tuple[CompiledView, ...]) -> CompiledView:
-    """The view with its side tables."""
-    tables = own, *sides
-    return replace(
-        own,
-        sides=sides,
-        fingerprint=combined([each.fingerprint for each in tables]),
-        columns=needed_columns(tables),
-        scans=sum(each.scans for each in tables),
-    )
-
-
-def _compile_folded(
-    spark: SparkSession, name: str, group: Group, table: View, sides: Sequence[CompiledView]
-) -> CompiledView:
+def _compile_folded(spark: SparkSession, name: str, group: Group, table: View, sides: Sequence[Table]) -> Table:
     """A table with rows that follow from the inputs of a Group: its own table, or its checkpoints."""
     [inputs] = (each for each in sides if each.side == INPUTS)
     folded = compile_fold(spark, name, group, table, inputs)
     _require_columns(name, table, folded.schema)
     dtypes = {field.name: field.dataType for field in folded.schema}
     require_accepted(name, table.measures, dtypes)
-    compiled = CompiledView(name, table, dtypes, folded.fingerprint, scans=0, fold=folded.fold)
+    compiled = Table(name, table, dtypes, folded.fingerprint, scans=0, derivation=folded.fold)
     if _texts(compiled) > _texts(inputs):
         raise BadDeclaration(
             f"{name}: the key has {_texts(compiled)} text columns, so a long text of {group.by} is shorter than in "
@@ -133,11 +118,11 @@ def _compile_folded(
     return compiled
 
 
-def _texts(table: CompiledView) -> int:
+def _texts(table: Table) -> int:
     return sum(isinstance(table.dtypes[k], StringType) for k in table.view.key)
 
 
-def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> CompiledView:
+def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> Table:
     if missing := ", ".join(topic for topic in view.reads if topic not in schemas):
         raise BadDeclaration(f"{name} reads {missing}: no such event type is registered; see `truelog status`.")
     frames = {topic: empty_frame(spark, schemas[topic]) for topic in view.reads}
@@ -151,7 +136,7 @@ def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[
     referenced = find_referenced(spark, view, frames, selected)
     columns = {topic: frozenset(schema.fieldNames()) for topic, schema in referenced.fields.items()}
     made_by, scans = fingerprint(view, referenced), plan.scans(selected)
-    compiled = CompiledView(name, view, dtypes, made_by, columns=columns, scans=scans)
+    compiled = Table(name, view, dtypes, made_by, columns=columns, scans=scans)
     _require_unique_columns(compiled)
     return compiled
 
@@ -165,28 +150,28 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
             raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
 
 
-def _require_indexes(compiled: CompiledView) -> None:
-    for declared in compiled.view.indexes:
+def _require_indexes(table: Table) -> None:
+    for declared in table.view.indexes:
         if isinstance(declared, str):
-            wrong = unknown(declared, compiled.shown)
+            wrong = unknown(declared, table.shown)
         else:
-            wrong = set(declared) - compiled.stored_columns.keys()
+            wrong = set(declared) - table.stored_columns.keys()
         if wrong:
-            raise BadDeclaration(f"{compiled.name}: an index names {', '.join(sorted(wrong))}: no such column.")
+            raise BadDeclaration(f"{table.owner}: an index names {', '.join(sorted(wrong))}: no such column.")
 
 
-def _require_unique_columns(compiled: CompiledView) -> None:
+def _require_unique_columns(table: Table) -> None:
     """A measure may make columns with names other than its own, but columns with equal names would hide each other."""
     for declared in ("names", "shown"):
-        sources = dict.fromkeys(compiled.view.key, "the key")
-        if compiled.view.window is not None:
+        sources = dict.fromkeys(table.view.key, "the key")
+        if table.view.window is not None:
             sources[STATUS] = "the window"
-        for name, measure in compiled.view.measures.items():
+        for name, measure in table.view.measures.items():
             source = f"the measure {name!r}"
-            for column in getattr(measure, declared)(name, compiled.dtypes[name]):
+            for column in getattr(measure, declared)(name, table.dtypes[name]):
                 if column in sources:
                     conflict = _conflict(sources[column], source, column)
-                    raise BadDeclaration(f"{compiled.name}: {conflict} in the transform.")
+                    raise BadDeclaration(f"{table.owner}: {conflict} in the transform.")
                 sources[column] = source
 
 
@@ -204,7 +189,7 @@ def _require_names(compiled: CompiledView) -> None:
     readable = relation_names(compiled.view)
     if len(set(readable)) < len(readable):
         raise BadDeclaration(f"{compiled.name}: `present` names a side table; the side tables are {readable}.")
-    relations = [*(f"{each.table}_streamed" for each in compiled.tables), *(f"{compiled.name}_{r}" for r in readable)]
+    relations = [*(f"{each.name}_streamed" for each in compiled.tables), *(f"{compiled.name}_{r}" for r in readable)]
     columns = [column for each in compiled.tables for column in (*each.stored_columns, *each.shown)]
     for name in (*relations, *columns):
         if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH:

@@ -13,6 +13,7 @@ from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 from truelog.views.placeholders import filled
 
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
@@ -48,8 +49,8 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
         require_same_code(connection, compiled)
         if inserted.rowcount:
             for each in compiled.tables:
-                create_table(connection, each, "state", each.table)
-                create_table(connection, each, "batch", each.table)
+                create_table(connection, each, "state", each.name)
+                create_table(connection, each, "batch", each.name)
                 _create_stage(connection, each)
             kinds.create(connection, compiled)
     return try_to_show(connection, compiled)
@@ -82,15 +83,15 @@ def _create_indexes(connection: Connection, compiled: CompiledView) -> None:
     for table, schema in product(compiled.tables, ("state", "batch")):
         for indexed in (_indexed(table, declared) for declared in table.view.indexes):
             digest = hashlib.sha256(indexed.as_string(connection).encode()).hexdigest()[:8]
-            name = f"{table.table}_{digest}"
+            name = f"{table.name}_{digest}"
             # CREATE INDEX IF NOT EXISTS would lock the table even if the index exists.
             if connection.execute("SELECT to_regclass(%s)", (f'{schema}."{name}"',)).fetchone() == (None,):
                 create = sql.SQL("CREATE INDEX {} ON {} USING {}")
-                target = sql.Identifier(schema, table.table)
+                target = sql.Identifier(schema, table.name)
                 connection.execute(create.format(sql.Identifier(name), target, indexed))
 
 
-def _indexed(table: CompiledView, declared: tuple[str, ...] | str) -> sql.Composed:
+def _indexed(table: Table, declared: tuple[str, ...] | str) -> sql.Composed:
     if isinstance(declared, str):
         return sql.SQL("gin (({}))").format(sql.SQL(filled(declared, table.shown)))
     return sql.SQL("btree ({})").format(names(declared))
@@ -109,28 +110,28 @@ def require_same_code(connection: Connection, compiled: CompiledView) -> None:
     if row is None:
         version = compiled.view.version
         raise NotMade(f"no application has created version {version} of {compiled.name} yet: see `truelog status`")
-    compiled.require_same_code(row[0], "its table was")
+    compiled.own.require_same_code(row[0], "its table was")
 
 
-def create_table(connection: Connection, compiled: CompiledView, schema: str, table: str) -> None:
+def create_table(connection: Connection, of: Table, schema: str, name: str) -> None:
     """Create a table that rows can be merged into: the key is unique, and NULL equals NULL."""
     connection.execute(
         sql.SQL("CREATE TABLE {table} ({columns}, UNIQUE NULLS NOT DISTINCT ({key})) {storage}").format(
-            table=sql.Identifier(schema, table),
-            columns=definitions(compiled.stored_columns),
-            key=names(compiled.key_columns),
+            table=sql.Identifier(schema, name),
+            columns=definitions(of.stored_columns),
+            key=names(of.key_columns),
             storage=sql.SQL(_STORAGE),
         )
     )
 
 
-def _create_stage(connection: Connection, compiled: CompiledView) -> None:
+def _create_stage(connection: Connection, of: Table) -> None:
     # Unlogged: a database crash empties the table. The merge then sees a wrong count and hash and refuses the batch.
     tags = {"_attempt": "text", "_row_hash": "bigint", "_loaded_at": "timestamptz DEFAULT now()"}
-    columns = {**tags, **compiled.stored_columns}
-    table = sql.Identifier("stage", compiled.table)
+    columns = {**tags, **of.stored_columns}
+    table = sql.Identifier("stage", of.name)
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, definitions(columns)))
-    index = sql.Identifier(f"{compiled.table}_attempt")
+    index = sql.Identifier(f"{of.name}_attempt")
     connection.execute(sql.SQL("CREATE INDEX {} ON {} (_attempt)").format(index, table))
 
 
@@ -153,7 +154,7 @@ def create_readable_copy(connection: Connection, compiled: CompiledView, schema:
     """Create what readers see of the tables in `schema`, in the same schema: the view and its further relations."""
     time = sql.Literal(clock).as_string(connection)
     for each in compiled.tables:
-        rows = sql.SQL("{} WHERE {}").format(sql.Identifier(schema, each.table), sql.SQL(each.shown_if))
+        rows = sql.SQL("{} WHERE {}").format(sql.Identifier(schema, each.name), sql.SQL(each.shown_if))
         connection.execute(_create_view(_readable(each, schema), each.shown_at(time), rows))
     for statement in _presented(connection, compiled, schema, time):
         connection.execute(statement)
@@ -161,8 +162,8 @@ def create_readable_copy(connection: Connection, compiled: CompiledView, schema:
 
 def _definitions(connection: Connection, compiled: CompiledView) -> Iterator[sql.Composed]:
     for each in compiled.tables:
-        yield from _definition(compiled, each)
-    yield from _presented(connection, compiled, "views", compiled.clock)
+        yield from _definition(each)
+    yield from _presented(connection, compiled, "views", compiled.own.clock)
 
 
 def _presented(connection: Connection, compiled: CompiledView, schema: str, clock: str) -> Iterator[sql.Composed]:
@@ -174,12 +175,12 @@ def _presented(connection: Connection, compiled: CompiledView, schema: str, cloc
         yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(filled(select, named)))
 
 
-def _definition(compiled: CompiledView, table: CompiledView) -> Iterator[sql.Composed]:
+def _definition(table: Table) -> Iterator[sql.Composed]:
     """What readers see of one of the view's tables."""
     relation = _readable(table, "views")
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
     rows = sql.SQL("({}) AS layers WHERE _by_batch = {} AND {}").format(
-        _layers(table), _by_batch(compiled), sql.SQL(table.shown_if)
+        _layers(table), _by_batch(table), sql.SQL(table.shown_if)
     )
     yield _create_view(relation, table.shown, rows)
     for column, meaning in table.view.columns.items():
@@ -192,23 +193,23 @@ def _create_view(relation: sql.Identifier, shown: Mapping[str, str], rows: sql.C
     return sql.SQL("CREATE VIEW {} AS SELECT {} FROM {}").format(relation, sql.SQL(", ").join(columns), rows)
 
 
-def _readable(table: CompiledView, schema: str) -> sql.Identifier:
+def _readable(table: Table, schema: str) -> sql.Identifier:
     return sql.Identifier(schema, table.relation)
 
 
-def _layers(compiled: CompiledView) -> sql.Composed:
+def _layers(table: Table) -> sql.Composed:
     """The rows of both layers. Neither half has a WHERE clause, so PostgreSQL can sort and search with the indexes."""
     return sql.SQL(
         "SELECT false AS _by_batch, {columns} FROM {stream} UNION ALL SELECT true, {columns} FROM {batch}"
     ).format(
-        columns=names(compiled.stored_columns),
-        stream=sql.Identifier("state", compiled.table),
-        batch=sql.Identifier("batch", compiled.table),
+        columns=names(table.stored_columns),
+        stream=sql.Identifier("state", table.name),
+        batch=sql.Identifier("batch", table.name),
     )
 
 
-def _by_batch(compiled: CompiledView) -> sql.Composed:
+def _by_batch(table: Table) -> sql.Composed:
     """Whether readers get the batch layer. The condition depends on no row: PostgreSQL evaluates it only once."""
     return sql.SQL("EXISTS (SELECT FROM truelog.batch_layer WHERE view = {} AND version = {})").format(
-        sql.Literal(compiled.name), sql.Literal(compiled.view.version)
+        sql.Literal(table.owner), sql.Literal(table.view.version)
     )

@@ -4,33 +4,36 @@ Events are added to the tables of a view, or the rows of a table follow from oth
 folder and is listed once, in `kinds.py`. Everything above `tables/` calls these verbs and asks for no kind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType
 
 from truelog.log.records import EventFrames
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import stage
-from truelog.tables.compiled_view import CompiledView, RowFilter
-from truelog.tables.event_steps import contributions, with_step
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.row_filter import RowFilter
 from truelog.tables.stage import NO_ROWS, StagedRows
-from truelog.tables.trace import Trace, TracedTable, Tracing
+from truelog.tables.table import Table
+from truelog.tables.tracing.event_steps import STEP, contributions
+from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
 
 
 class Source(Protocol):
     """Where a rebuild gets its rows: the log up to some positions, or what has been summed up from it."""
 
-    def states(self, table: CompiledView) -> DataFrame:
+    def states(self, table: Table) -> DataFrame:
         """The states of another table of the view."""
 
-    def summed(self, table: CompiledView, only: RowFilter) -> DataFrame:
+    def summed(self, table: Table, only: RowFilter) -> DataFrame:
         """The states of a table to which events are added, limited to the rows that `only` selects."""
 
-    def remembered(self, table: CompiledView) -> EventFrames:
+    def remembered(self, table: Table) -> EventFrames:
         """The events that may still have copies."""
 
 
@@ -49,22 +52,22 @@ class Repair(Protocol):
     @property
     def settings(self) -> Settings: ...
 
-    def keys(self, table: CompiledView) -> sql.Composed:
+    def keys(self, table: Table) -> sql.Composed:
         """The query of the keys of a table's differing rows."""
 
-    def add_keys(self, table: CompiledView, keys: sql.Composable) -> None:
+    def add_keys(self, table: Table, keys: sql.Composable) -> None:
         """Let the rows with these keys count as differing."""
 
-    def differs(self, table: CompiledView) -> bool:
+    def differs(self, table: Table) -> bool:
         """Whether a table to which events are added has differing rows."""
 
-    def replace(self, table: CompiledView) -> int:
+    def replace(self, table: Table) -> int:
         """Replace the differing rows of a table to which events are added. Return how many rows changed."""
 
-    def record_before(self, table: CompiledView) -> None:
+    def record_before(self, table: Table) -> None:
         """Store the differing rows of a table before another change."""
 
-    def record_after(self, table: CompiledView) -> int:
+    def record_after(self, table: Table) -> int:
         """Store these rows after the change. Return how many rows changed."""
 
     def locked(self) -> AbstractContextManager[None]:
@@ -77,28 +80,30 @@ class Repair(Protocol):
 class Kind:
     """The kind of a table to which events are added. Other kinds replace what differs."""
 
-    def is_kind_of(self, compiled: CompiledView) -> bool:
+    def is_kind_of(self, table: Table) -> bool:
         """Whether the table is of this kind, which is the last to be asked."""
         return True
 
-    def follows_from(self, compiled: CompiledView) -> Sequence[CompiledView]:
-        """The tables from which the rows of the table follow, instead of events."""
-        return ()
-
-    def states(self, compiled: CompiledView, source: Source, only: RowFilter) -> DataFrame:
+    def states(self, table: Table, source: Source, only: RowFilter) -> DataFrame:
         """The table as states, one row for each key that `only` selects."""
-        return source.summed(compiled, only)
+        if table.derivation is not None:
+            return only(table.derivation.states(table, source.states))
+        return source.summed(table, only)
 
     def trace(self, tracing: Tracing) -> Trace:
         """The contributions with the row's key, which add up to the row."""
-        compiled = tracing.compiled
-        added = tracing.cached(contributions(compiled, tracing.transformed_rows(compiled), tracing.only))
-        table = with_step(compiled)
-        return Trace([TracedTable(compiled, added, added)], lambda steps: steps.states(table, added))
+        table = tracing.compiled.own
+        added = tracing.cached(contributions(table, tracing.transformed_rows(table), tracing.only))
+        by_step = table.with_key(STEP, IntegerType())
+        return Trace([TracedTable(table, added, added)], lambda steps: steps.states(by_step, added))
 
     def is_chained(self) -> bool:
         """Whether a row follows from earlier rows of the same table."""
         return False
+
+    def is_daily(self) -> bool:
+        """Whether the states of single log days add up to those of the table, if events are added to it."""
+        return True
 
     def repair(self, repair: Repair) -> int:
         """Replace the differing rows, in a transaction that no merge interrupts. Return how many rows changed."""

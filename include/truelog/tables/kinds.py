@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
-
 from truelog.log import records
 from truelog.log.positions import Range
 from truelog.log.records import Coordinates, EventFrames
@@ -12,22 +10,23 @@ from truelog.log.topics import PartitionKey
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import stage
-from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe import compile as copies
 from truelog.tables.dedupe import merge as dedupe
 from truelog.tables.dedupe.kind import Seen
 from truelog.tables.fold.kind import Fold
 from truelog.tables.join.kind import Join
-from truelog.tables.kind import Kind, Source
+from truelog.tables.kind import Kind
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
 
 KINDS = (Seen(), Fold(), Join(), Kind())  # the first that a table is of is its kind
 
 
 def create(connection: Connection, compiled: CompiledView) -> None:
     """Create what a view's tables need beside them, in the transaction that creates the tables."""
-    for each in filter(None, (compiled, compiled.seen)):
-        kind_of(each).create(connection, each)
+    dedupe.create(connection, compiled)
+    kind_of(compiled.own).create(connection, compiled)
 
 
 @dataclass(frozen=True)
@@ -42,40 +41,34 @@ class Batch:
 def stage_batch(connection: Connection, compiled: CompiledView, settings: Settings, batch: Batch) -> StagedRows:
     """Load the totals of a batch into the view's staging tables."""
     topics = {topic for topic, _ in batch.partitions}
-    sources = [each for each in compiled.daily if not topics.isdisjoint(each.view.reads)]
+    sources = [each for each in daily(compiled) if not topics.isdisjoint(each.view.reads)]
     with dedupe.removed(connection, compiled, settings, batch.events, batch.partitions) as (seen, distinct):
         counted = records.without_records(distinct, batch.excluded)
         staged = {**seen, **stage.stage_each(sources, lambda each: each.totals_of(counted), settings)}
     spark = batch.events[compiled.view.reads[0]].sparkSession
-    own = kind_of(compiled).follow(spark, compiled, settings, staged)
+    own = kind_of(compiled.own).follow(spark, compiled, settings, staged)
     return replace(own, sides={**own.sides, **{side: rows for side, rows in staged.items() if side}})
 
 
 def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
     """Add a batch's staged rows to the view's tables, and change what follows from them."""
-    kind_of(compiled).add_batch(connection, compiled, staged)
+    kind_of(compiled.own).add_batch(connection, compiled, staged)
 
 
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
     """Add staged rows of all of a view's tables to its tables in `schema`."""
-    kind_of(compiled).add(connection, compiled, schema, staged)
+    kind_of(compiled.own).add(connection, compiled, schema, staged)
 
 
 def forget_copies(
     connection: Connection, compiled: CompiledView, schema: str, partitions: Collection[PartitionKey]
 ) -> None:
     """Delete what the view remembers of events in these partitions that no longer have copies."""
-    if compiled.seen is not None:
-        dedupe.forget(connection, compiled.seen, schema, partitions)
-
-
-def states(table: CompiledView, source: Source, only: RowFilter) -> DataFrame:
-    """The table as states, one row for each key that `only` selects."""
-    return kind_of(table).states(table, source, only)
+    dedupe.forget(connection, compiled, schema, partitions)
 
 
 def countable(
-    table: CompiledView,
+    table: Table,
     events: EventFrames,
     excluded: Iterable[Coordinates] = (),
     ranges: Collection[Range] | None = None,
@@ -85,13 +78,18 @@ def countable(
     If `ranges` is given, only events in these ranges count. Events before them are needed only as far as they may have
     copies there (`truelog.batch.lookback`).
     """
-    horizon = table.view.horizon
+    horizon = lookback_seconds(table)
     if horizon is None:
         return records.without_records(events, excluded)
     if table.side == copies.SEEN:
         return copies.remembered(events, horizon) if ranges is None else _in_ranges(copies.timed(events), ranges)
     distinct = copies.without_copies(events, horizon)
     return records.without_records(distinct if ranges is None else _in_ranges(distinct, ranges), excluded)
+
+
+def lookback_seconds(table: Table) -> int | None:
+    """How long before an event its copies may be, which decide whether it counts; None if each event counts."""
+    return table.view.horizon
 
 
 def _in_ranges(events: EventFrames, ranges: Collection[Range]) -> EventFrames:
@@ -101,16 +99,10 @@ def _in_ranges(events: EventFrames, ranges: Collection[Range]) -> EventFrames:
     }
 
 
-def follows_from(table: CompiledView) -> Sequence[CompiledView]:
-    """The tables from which the rows of a table follow. Empty if events are added to it."""
-    return kind_of(table).follows_from(table)
+def daily(compiled: CompiledView) -> tuple[Table, ...]:
+    """The tables to which events are added and whose states of single log days add up."""
+    return tuple(each for each in compiled.sources if kind_of(each).is_daily())
 
 
-def is_chained(table: CompiledView) -> bool:
-    """Whether a row of the table follows from earlier rows of the same table."""
-    return kind_of(table).is_chained()
-
-
-def kind_of(compiled: CompiledView) -> Kind:
-    """The kind of a table; of a view, that of its own table."""
-    return next(kind for kind in KINDS if kind.is_kind_of(compiled))
+def kind_of(table: Table) -> Kind:
+    return next(kind for kind in KINDS if kind.is_kind_of(table))

@@ -27,6 +27,7 @@ from truelog.storage.locks import Locks
 from truelog.support.errors import StagingTorn
 from truelog.support.settings import STAGER, Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 CHANGES = "_changes"  # suffix of a table in which a kind notes rows that are about to change, beside staged rows
 _REPORT = "attempt string, rows bigint, hash bigint"
@@ -49,9 +50,9 @@ class StagedRows:
     hash: int
     sides: Mapping[str, "StagedRows"] = field(default_factory=dict)
 
-    def by_table(self, compiled: CompiledView) -> Iterator[tuple[CompiledView, "StagedRows"]]:
+    def by_table(self, compiled: CompiledView) -> Iterator[tuple[Table, "StagedRows"]]:
         """Each of the view's tables with its staged rows."""
-        yield compiled, self
+        yield compiled.own, self
         for each in compiled.sides:
             yield each, self.sides.get(each.side, NO_ROWS)
 
@@ -59,22 +60,22 @@ class StagedRows:
 NO_ROWS = StagedRows((), 0, 0)
 
 
-def stage_tables(compiled: CompiledView, states: Callable[[CompiledView], DataFrame], settings: Settings) -> StagedRows:
+def stage_tables(compiled: CompiledView, states: Callable[[Table], DataFrame], settings: Settings) -> StagedRows:
     """Load the states of each of the view's tables into its staging table."""
     sides = stage_each(compiled.sides, states, settings)
-    return replace(stage_rows(states(compiled), compiled, settings), sides=sides)
+    return replace(stage_rows(states(compiled.own), compiled.own, settings), sides=sides)
 
 
 def stage_each(
-    sides: Iterable[CompiledView], states: Callable[[CompiledView], DataFrame], settings: Settings
+    sides: Iterable[Table], states: Callable[[Table], DataFrame], settings: Settings
 ) -> dict[str, StagedRows]:
     """Load the states of each of these side tables into its staging table."""
     return {each.side: stage_rows(states(each), each, settings) for each in sides}
 
 
-def stage_rows(states: DataFrame, compiled: CompiledView, settings: Settings) -> StagedRows:
+def stage_rows(states: DataFrame, target: Table, settings: Settings) -> StagedRows:
     """Load states into the staging table of one table, from the executors."""
-    reports = compiled.hashed(states).mapInArrow(_loader(compiled.table, settings.staging_uri()), _REPORT).collect()
+    reports = target.hashed(states).mapInArrow(_loader(target.name, settings.staging_uri()), _REPORT).collect()
     return StagedRows(
         attempts=tuple(r.attempt for r in reports),
         rows=sum(r.rows for r in reports),
@@ -92,35 +93,35 @@ def require_complete(connection: Connection, compiled: CompiledView, staged: Sta
         _require_complete(connection, each, rows)
 
 
-def _require_complete(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
+def _require_complete(connection: Connection, target: Table, staged: StagedRows) -> None:
     query = sql.SQL("SELECT count(*), coalesce(sum(_row_hash), 0) FROM {} WHERE _attempt = ANY(%s)").format(
-        table(compiled)
+        table(target)
     )
     row = connection.execute(query, (list(staged.attempts),)).fetchone()
     assert row is not None  # noqa: S101
     rows, total = int(str(row[0])), int(str(row[1])) % _WRAP
     if (rows, total) != (staged.rows, staged.hash):
         raise StagingTorn(
-            f"{compiled.name}: {staged.rows} rows were loaded, but the staging table has {rows}"
+            f"{target.owner}: {staged.rows} rows were loaded, but the staging table has {rows}"
             f"{' with different content' if rows == staged.rows else ''}. Did the database crash? Repeat the batch."
         )
 
 
-def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
+def add(connection: Connection, target: Table, schema: str, staged: StagedRows) -> None:
     """Merge the staged rows of one table into the table in `schema`."""
     if not staged.attempts:
         return
-    columns = compiled.stored_columns
-    updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]
+    columns = target.stored_columns
+    updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in target.merged.items()]
     connection.execute(
         sql.SQL(
             "INSERT INTO {target} AS t ({columns}) SELECT {columns} FROM {stage} WHERE _attempt = ANY(%s) "
             "ON CONFLICT ({key}) DO UPDATE SET {updates}"
         ).format(
-            target=sql.Identifier(schema, compiled.table),
+            target=sql.Identifier(schema, target.name),
             columns=names(columns),
-            stage=table(compiled),
-            key=names(compiled.key_columns),
+            stage=table(target),
+            key=names(target.key_columns),
             updates=sql.SQL(", ").join(updates),
         ),
         (list(staged.attempts),),
@@ -130,8 +131,24 @@ def add(connection: Connection, compiled: CompiledView, schema: str, staged: Sta
 def clear(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
     """Delete staged rows that were merged or are no longer needed."""
     for each, rows in staged.by_table(compiled):
-        query = sql.SQL("DELETE FROM {} WHERE _attempt = ANY(%s)").format(table(each))
-        connection.execute(query, (list(rows.attempts),))
+        clear_table(connection, each, rows)
+
+
+def clear_table(connection: Connection, target: Table, staged: StagedRows) -> None:
+    """Delete staged rows of one table."""
+    query = sql.SQL("DELETE FROM {} WHERE _attempt = ANY(%s)").format(table(target))
+    connection.execute(query, (list(staged.attempts),))
+
+
+@contextmanager
+def cleared_after_failure(connection: Connection, compiled: CompiledView, staged: StagedRows) -> Iterator[None]:
+    """If the block fails, delete the staged rows: the retries of a failing merge must not fill the disk."""
+    try:
+        yield
+    except Exception:
+        with suppress(psycopg.Error):
+            clear(connection, compiled, staged)
+        raise
 
 
 def load(spark: SparkSession, settings: Settings, queries: Sequence[sql.Composed], schema: StructType) -> DataFrame:
@@ -141,12 +158,12 @@ def load(spark: SparkSession, settings: Settings, queries: Sequence[sql.Composed
     return spark.range(0, len(texts), 1, len(texts)).mapInArrow(read, schema)
 
 
-def grant(connection: Connection, compiled: CompiledView) -> None:
+def grant(connection: Connection, target: Table) -> None:
     """Let the executors' role load rows of a table, if the database has this role."""
     if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (STAGER,)).fetchone() is None:
         return
-    state, role = sql.Identifier("state", compiled.table), sql.Identifier(STAGER)
-    connection.execute(sql.SQL("GRANT SELECT ON {}, {} TO {}").format(state, table(compiled), role))
+    state, role = sql.Identifier("state", target.name), sql.Identifier(STAGER)
+    connection.execute(sql.SQL("GRANT SELECT ON {}, {} TO {}").format(state, table(target), role))
 
 
 @contextmanager
@@ -164,7 +181,7 @@ def hold(connection: Connection, compiled: CompiledView) -> None:
     Call this function before staging: a rebuild may stage rows for hours before it merges them.
     """
     for each in compiled.tables:
-        connection.execute(f"SELECT pg_advisory_lock_shared({Locks.STAGED_ROWS})", (each.table,))
+        connection.execute(f"SELECT pg_advisory_lock_shared({Locks.STAGED_ROWS})", (each.name,))
 
 
 @contextmanager
@@ -176,13 +193,13 @@ def held(connection: Connection, compiled: CompiledView) -> Iterator[None]:
     finally:
         with suppress(psycopg.Error):  # a session that is lost holds nothing
             for each in compiled.tables:
-                connection.execute(f"SELECT pg_advisory_unlock_shared({Locks.STAGED_ROWS})", (each.table,))
+                connection.execute(f"SELECT pg_advisory_unlock_shared({Locks.STAGED_ROWS})", (each.name,))
 
 
 def sweep(connection: Connection, compiled: CompiledView) -> None:
     """Delete a view's staged rows that were never merged, unless a session is staging or merging rows of the view."""
     for each in compiled.tables:
-        _sweep(connection, each.table)
+        _sweep(connection, each.name)
 
 
 def sweep_all(connection: Connection) -> None:
@@ -200,8 +217,8 @@ def _sweep(connection: Connection, name: str) -> None:
         connection.execute(sql.SQL("DELETE FROM {}").format(staging))
 
 
-def table(compiled: CompiledView) -> sql.Identifier:
-    return sql.Identifier("stage", compiled.table)
+def table(target: Table) -> sql.Identifier:
+    return sql.Identifier("stage", target.name)
 
 
 def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

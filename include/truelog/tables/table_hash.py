@@ -25,7 +25,8 @@ from pyspark.sql.types import (
 
 from truelog.measures.columns import float_bits
 from truelog.storage.database import Connection
-from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.row_filter import RowFilter
+from truelog.tables.table import Table
 
 # The bits of a float. All NaNs have the same encoding, and so do both zeros.
 _FLOAT_SQL = (
@@ -102,25 +103,25 @@ def replaced(whole: TableHash, before: TableHash, after: TableHash) -> TableHash
     return {number: each for number, each in left.items() if each != NO_ROWS}
 
 
-def hash_table(connection: Connection, compiled: CompiledView, table: sql.Composable) -> TableHash:
-    """Hash a PostgreSQL table."""
+def hash_table(connection: Connection, table: Table, rows: sql.Composable) -> TableHash:
+    """Hash the rows of a PostgreSQL table with the columns of `table`."""
     query = sql.SQL(
         "SELECT bucket, count(*), sum(('x' || left(hash, 16))::bit(64)::bigint::numeric), "
         "sum(('x' || right(hash, 16))::bit(64)::bigint::numeric) "
         "FROM (SELECT {bucket} AS bucket, md5({row}) AS hash FROM {table}) AS hashed GROUP BY bucket"
-    ).format(bucket=bucket_sql(compiled), row=_row_sql(compiled.stored_columns), table=table)
-    rows = connection.execute(query).fetchall()
-    return {int(str(number)): BucketHash.of(*sums) for number, *sums in rows}
+    ).format(bucket=bucket_sql(table), row=_row_sql(table.stored_columns), table=rows)
+    found = connection.execute(query).fetchall()
+    return {int(str(number)): BucketHash.of(*sums) for number, *sums in found}
 
 
-def hash_frame(compiled: CompiledView, stored: DataFrame) -> TableHash:
-    """Hash a Spark frame that has the view's stored columns."""
-    return hash_parts(compiled, stored, F.lit(0)).get(0, {})
+def hash_frame(table: Table, stored: DataFrame) -> TableHash:
+    """Hash a Spark frame that has the table's stored columns."""
+    return hash_parts(table, stored, F.lit(0)).get(0, {})
 
 
-def hash_parts(compiled: CompiledView, stored: DataFrame, part: Column) -> dict[int, TableHash]:
-    """Hash the parts of a Spark frame that has the view's stored columns. `part` numbers the part of each row."""
-    row, place = F.md5(_row(stored, stored.columns)).alias("hash"), bucket(compiled, stored).alias("bucket")
+def hash_parts(table: Table, stored: DataFrame, part: Column) -> dict[int, TableHash]:
+    """Hash the parts of a Spark frame that has the table's stored columns. `part` numbers the part of each row."""
+    row, place = F.md5(_row(stored, stored.columns)).alias("hash"), bucket(table, stored).alias("bucket")
     hashed = stored.select(part.alias("part"), place, row)
     halves = (F.conv(F.substring("hash", at, 16), 16, -10).cast("decimal(20,0)") for at in (1, 17))
     sums = (F.sum(half).alias(name) for half, name in zip(halves, ("high", "low"), strict=True))
@@ -130,29 +131,29 @@ def hash_parts(compiled: CompiledView, stored: DataFrame, part: Column) -> dict[
     return dict(parts)
 
 
-def bucket_sql(compiled: CompiledView) -> sql.Composable:
+def bucket_sql(table: Table) -> sql.Composable:
     """A row's bucket as a PostgreSQL expression."""
-    return sql.SQL("('x' || left({}, 4))::bit(16)::integer % {}").format(key_sql(compiled), sql.Literal(BUCKETS))
+    return sql.SQL("('x' || left({}, 4))::bit(16)::integer % {}").format(key_sql(table), sql.Literal(BUCKETS))
 
 
-def key_sql(compiled: CompiledView) -> sql.Composable:
+def key_sql(table: Table) -> sql.Composable:
     """The hash of a row's key as a PostgreSQL expression."""
-    return sql.SQL("md5({})").format(_row_sql(compiled.key_columns))
+    return sql.SQL("md5({})").format(_row_sql(table.key_columns))
 
 
-def rows_in_buckets(compiled: CompiledView, buckets: Sequence[int]) -> RowFilter:
+def rows_in_buckets(table: Table, buckets: Sequence[int]) -> RowFilter:
     """A filter that keeps the rows of these buckets."""
-    return lambda rows: rows.where(bucket(compiled, rows).isin(list(buckets)))
+    return lambda rows: rows.where(bucket(table, rows).isin(list(buckets)))
 
 
-def bucket(compiled: CompiledView, frame: DataFrame) -> Column:
+def bucket(table: Table, frame: DataFrame) -> Column:
     """A row's bucket as a Spark column."""
-    return (F.conv(F.substring(key(compiled, frame), 1, 4), 16, 10).cast("int") % BUCKETS).cast("int")
+    return (F.conv(F.substring(key(table, frame), 1, 4), 16, 10).cast("int") % BUCKETS).cast("int")
 
 
-def key(compiled: CompiledView, frame: DataFrame) -> Column:
+def key(table: Table, frame: DataFrame) -> Column:
     """The hash of a row's key as a Spark column."""
-    return F.md5(_row(frame, compiled.view.key))
+    return F.md5(_row(frame, table.view.key))
 
 
 def _row_sql(columns: Mapping[str, str]) -> sql.Composable:

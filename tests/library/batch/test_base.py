@@ -73,18 +73,18 @@ def test_only_records_since_the_base_are_read(compared: Compared, monkeypatch: p
 def test_a_changed_old_row_is_found(compared: Compared) -> None:
     assert compared.compare().equal
     query = sql.SQL("UPDATE {} SET letters = 7 WHERE reason = 'a'")
-    compared.lab.connection.execute(query.format(sql.Identifier("state", compared.compiled.table)))
+    compared.lab.connection.execute(query.format(sql.Identifier("state", compared.compiled.own.name)))
     compared.counts("b")
     found = compared.compare()
     assert (found.verdict, found.different, found.base) == ("DIFFERENT", 1, None)
 
 
 def _change_rows(compared: Compared) -> None:
-    rows = f"{CATALOG}.{base.NAMESPACE}.{compared.compiled.table}"
+    rows = f"{CATALOG}.{base.NAMESPACE}.{compared.compiled.own.name}"
     wrong = compared.lab.spark.table(rows).withColumn("row", F.col("row").withField("letters", F.lit(9)))
     wrong.localCheckpoint().writeTo(rows).overwrite(F.lit(True))
     update = "UPDATE truelog.base SET snapshot = %s WHERE view = %s"
-    snapshot = base._snapshot(compared.lab.settings, compared.compiled)
+    snapshot = base._snapshot(compared.lab.settings, compared.compiled.own)
     compared.lab.connection.execute(update, (snapshot, compared.compiled.name))
 
 

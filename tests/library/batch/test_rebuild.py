@@ -55,7 +55,7 @@ def test_rows_that_a_rebuild_has_staged_are_not_swept(letters: Letters, staging:
         staging(replace(letters, rebuilder=replace(letters.rebuilder, connection=mine)))
         mine.execute(
             sql.SQL("INSERT INTO {} (_attempt, reason, letters, _row_hash) VALUES ('a', 'r', 1, 1)").format(
-                stage.table(letters.compiled)
+                stage.table(letters.compiled.own)
             )
         )
         stage.sweep(other, letters.compiled)
@@ -66,7 +66,7 @@ def test_rows_that_a_rebuild_has_staged_are_not_swept(letters: Letters, staging:
 
 
 def staged(letters: Letters) -> int:
-    count = sql.SQL("SELECT count(*) FROM {}").format(stage.table(letters.compiled))
+    count = sql.SQL("SELECT count(*) FROM {}").format(stage.table(letters.compiled.own))
     [row] = letters.lab.connection.execute(count).fetchall()
     return int(str(row[0]))
 
@@ -91,5 +91,5 @@ def test_a_record_that_fails_is_excluded_before_the_next_attempt(
 
 
 def test_a_view_whose_positions_have_no_ticks_has_no_clock(letters: Letters) -> None:
-    kept = replace(letters.compiled, view=replace(letters.compiled.view, keep="1 day"))
-    replace(letters.rebuilder, compiled=kept).store_ticks(Positions({TOPIC: {0: 1}}, {TOPIC: "id"}))
+    kept = replace(letters.compiled.own, view=replace(letters.compiled.view, keep="1 day"))
+    letters.rebuilder.store_ticks(kept, Positions({TOPIC: {0: 1}}, {TOPIC: "id"}))

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -12,6 +12,7 @@ from truelog.batch import recompute as module
 from truelog.batch.partial_selection import PartialRange
 from truelog.batch.recomputation import DayState, Recomputation, States
 from truelog.batch.recompute import Recomputed
+from truelog.control.view_loader import LoadedViews
 from truelog.log.positions import Positions
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
@@ -57,11 +58,10 @@ def test_a_view_that_fails_does_not_hold_up_the_others(postgresql: Settings, mon
     names = ["known", "unknown", "fine"]
     progress.plan(names, DAYS)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda name, value: None))
-    context: Any = SimpleNamespace(spark=spark)
-    alone = module._Alone(context, progress, DAYS, unfinished=False, report=reported.append)
-    views: list[Any] = [SimpleNamespace(name=name) for name in names]
-    reasons = [alone.recompute(view) for view in views]
-    assert reasons == ["the archive is behind", "ValueError: odd", None]
+    views = LoadedViews([cast(Any, SimpleNamespace(name=name)) for name in names])
+    context: Any = SimpleNamespace(spark=spark, views=views)
+    outcome = module.recompute_views(context, progress, DAYS, reported.append, unfinished=False)
+    assert outcome.refused == {"known": "the archive is behind", "unknown": "ValueError: odd"}
     assert recorded(progress) == {"known": [DONE, FAILED, FAILED], "unknown": [FAILED] * 3, "fine": [DONE] * 3}
-    assert reported == alone.done
-    assert [(made.view, made.covered.day) for made in reported] == [("known", FIRST), *(("fine", day) for day in DAYS)]
+    assert [(m.view, m.covered.day) for m in outcome.done] == [*(("fine", day) for day in DAYS), ("known", FIRST)]
+    assert sorted(reported, key=lambda made: (made.view, made.covered.day)) == outcome.done

@@ -14,7 +14,7 @@ from truelog.batch.partial_selection import PartialRange
 from truelog.exports.query import RowQuery
 from truelog.history.as_of import PastView, open_past
 from truelog.log.positions import Positions
-from truelog.reconcile.reconcile import compare
+from truelog.reconcile.comparison.compare import compare
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
@@ -91,8 +91,8 @@ def test_the_rows_at_a_tick(ground: Archived) -> None:
 def test_partials_are_read_where_they_fit(ground: Archived) -> None:
     begin, end = Positions({}, ground.ids), Positions({"click": {0: 1, 1: 2}, "ticks": {0: 2}}, ground.ids)
     tile = PartialRange(MORNING, begin, end)
-    states = ground.rebuilder.states_between(begin, end)
-    partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, tile, states)
+    states = ground.rebuilder.states_between(ground.compiled.own, begin, end)
+    partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled.own, tile, states)
     with open_past(ground.lab.context, ground.compiled, at(200)) as found:
         assert rows_of(found) == counted(200)
         assert (found.partials, found.cost.records) == (1, 2 + 2)

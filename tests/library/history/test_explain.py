@@ -16,8 +16,8 @@ from truelog.history.explain import LAST_PAGE, Page, explain
 from truelog.history.explanation import Explanation, Verdict
 from truelog.log.positions import Positions
 from truelog.support.errors import BadInput
-from truelog.tables import event_steps as steps
-from truelog.tables.contributions import totals_by_record
+from truelog.tables.tracing import event_steps as steps
+from truelog.tables.tracing.contributions import totals_by_record
 
 
 def _totals(click: DataFrame) -> DataFrame:
@@ -112,8 +112,8 @@ def rebuilt(ground: Archived, clicks: Clicks, condition: sql.SQL) -> list[Any]:
     offsets = Counter(partition for partition, *_ in clicks)
     ground.rebuilder.rebuild(Positions({"click": dict(offsets), "ticks": {0: 0}}, ground.ids))
     rows = sql.SQL("SELECT row_to_json(shown) FROM (SELECT {} FROM {} WHERE {} ORDER BY {}) AS shown").format(
-        sql.SQL(", ").join(sql.SQL(f'{e} AS "{c}"') for c, e in ground.compiled.shown.items()),
-        sql.Identifier("recon", ground.compiled.table),
+        sql.SQL(", ").join(sql.SQL(f'{e} AS "{c}"') for c, e in ground.compiled.own.shown.items()),
+        sql.Identifier("recon", ground.compiled.own.name),
         condition,
         sql.SQL(", ").join(map(sql.Identifier, ground.compiled.view.key)),
     )
@@ -229,7 +229,7 @@ def test_the_tail_that_is_not_archived_is_missing(ground: Archived) -> None:
 
 @pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))
 def test_a_row_that_does_not_follow_from_its_events(ground: Archived) -> None:
-    change = sql.SQL("UPDATE {} SET letters = letters + 1").format(sql.Identifier("state", ground.compiled.table))
+    change = sql.SQL("UPDATE {} SET letters = letters + 1").format(sql.Identifier("state", ground.compiled.own.name))
     ground.lab.connection.execute(change)
     found = explained(ground, A)
     assert (found.verdict, found.streamed[0]["letters"], found.rebuilt[0]["letters"]) == (Verdict.DIFFERENT, 8, 7)

@@ -11,9 +11,10 @@ from truelog.kernel.bad_records import exclude_and_retry
 from truelog.kernel.merge import Excluded
 from truelog.log.records import EventFrames
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 VIEW = View(reads=("click",), transform=lambda click: click, key=("url",), measures={"clicks": Sum()})
-COMPILED = CompiledView("clicks", VIEW, {}, "")
+COMPILED = CompiledView((Table("clicks", VIEW, {}, ""),))
 
 
 def _no_events() -> EventFrames:

@@ -25,6 +25,7 @@ from truelog.tables import deploy as table
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
 
 BAD = Excluded("page_view", 0, 7, "DIVIDE_BY_ZERO")
 
@@ -43,7 +44,7 @@ class Bench:
         merge.apply(self.connection, self.compiled, Merge(begin, end, staged, excluded, 0.5))
 
     def counts(self) -> dict[object, object]:
-        rows = self.connection.execute(f'SELECT event_id, n FROM state."{self.compiled.table}"'.encode()).fetchall()
+        rows = self.connection.execute(f'SELECT event_id, n FROM state."{self.compiled.own.name}"'.encode()).fetchall()
         return {event_id: n for event_id, n in rows}  # noqa: C416 — mypy knows no pair in a row
 
     def positions(self) -> Positions:
@@ -56,7 +57,7 @@ class Bench:
         """Everything that a merge writes."""
         excluded = self.ask('SELECT topic, partition, "offset", error FROM truelog.exclusion WHERE view = %s')
         tally = self.ask("SELECT merges, rows, preparing, merging > 0 FROM truelog.merge_tally WHERE view = %s")
-        staged = self.connection.execute(f'SELECT _attempt FROM stage."{self.compiled.table}"'.encode()).fetchall()
+        staged = self.connection.execute(f'SELECT _attempt FROM stage."{self.compiled.own.name}"'.encode()).fetchall()
         return self.counts(), self.positions(), self.positions().ids, excluded, tally, staged
 
 
@@ -141,7 +142,7 @@ def test_a_recreated_topic_is_refused(bench: Bench) -> None:
 def test_staged_rows_that_are_not_the_loaded_rows_are_refused(bench: Bench, damage: str, message: str) -> None:
     """A change within a row is not found: the merge compares the hash that a row carries, and computes none."""
     staged = bench.staged()
-    bench.connection.execute(sql.SQL(damage).format(stage.table(bench.compiled)))
+    bench.connection.execute(sql.SQL(damage).format(stage.table(bench.compiled.own)))
     with pytest.raises(StagingTorn, match=message):
         bench.apply(at(0), at(5), staged)
     assert (bench.counts(), bench.positions()) == ({}, Positions())
@@ -230,7 +231,9 @@ def test_a_merge_drops_the_rows_that_its_ticks_expire(connection: Connection) ->
     view = View(
         reads=("page_view",), transform=lambda page_view: page_view, key=("at",), measures={"n": Sum()}, keep="1 hour"
     )
-    compiled = CompiledView(f"v{uuid.uuid4().hex[:8]}", view, {"at": TimestampType(), "n": IntegerType()}, "kept")
+    compiled = CompiledView(
+        (Table(f"v{uuid.uuid4().hex[:8]}", view, {"at": TimestampType(), "n": IntegerType()}, "kept"),)
+    )
     table.deploy_table(connection, compiled)
     clock = compiled.name  # the id of the topic with the ticks
     a_tick(connection, clock, 0, datetime(2026, 3, 1, 2, tzinfo=UTC), Positions())
@@ -238,12 +241,12 @@ def test_a_merge_drops_the_rows_that_its_ticks_expire(connection: Connection) ->
         sql.SQL(
             "INSERT INTO {} (_attempt, _row_hash, at, n) VALUES ('a', 1, '2026-03-01 00:30Z', 1), "
             "('a', 1, '2026-03-01 01:30Z', 1)"
-        ).format(stage.table(compiled))
+        ).format(stage.table(compiled.own))
     )
     ids = {"page_view": "an-id", "ticks": clock}
     begin, end = (Positions({"page_view": {0: o}, "ticks": {0: o}}, ids) for o in (0, 1))
     merge.apply(connection, compiled, Merge(begin, end, StagedRows(("a",), 2, 2)))
-    left = connection.execute(f'SELECT at FROM state."{compiled.table}"'.encode()).fetchall()
+    left = connection.execute(f'SELECT at FROM state."{compiled.own.name}"'.encode()).fetchall()
     assert left == [(datetime(2026, 3, 1, 1, 30, tzinfo=UTC),)]
 
 

@@ -80,7 +80,7 @@ class Scene:
 
     def counts(self) -> dict[str, int]:
         """How often each event has been counted."""
-        query = sql.SQL("SELECT event_id, n FROM {}").format(sql.Identifier("state", self.compiled.table))
+        query = sql.SQL("SELECT event_id, n FROM {}").format(sql.Identifier("state", self.compiled.own.name))
         return {str(event_id): int(str(n)) for event_id, n in self.connection.execute(query).fetchall()}
 
     def require_each_counted_once(self) -> None:

@@ -30,6 +30,7 @@ from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
 
 EVENTS = 10
 READY = "zombie.ready"  # the batch is staged, and the process has not begun its merge
@@ -49,7 +50,7 @@ def counter(name: str, version: int = 1) -> CompiledView:
         measures={"n": Sum()},
         version=version,
     )
-    return CompiledView(name, view, {"event_id": StringType(), "n": IntegerType()}, "counter")
+    return CompiledView((Table(name, view, {"event_id": StringType(), "n": IntegerType()}, "counter"),))
 
 
 def at(offset: int) -> Positions:
@@ -62,7 +63,7 @@ def stage_events(connection: Connection, compiled: CompiledView, begin: int) -> 
         sql.SQL(
             "INSERT INTO {} (_attempt, _row_hash, event_id, n) "
             "SELECT %s, o, 'e' || o, 1 FROM generate_series(%s::int, %s::int) AS o"
-        ).format(stage.table(compiled)),
+        ).format(stage.table(compiled.own)),
         (attempt, begin, EVENTS - 1),
     )
     return StagedRows((attempt,), EVENTS - begin, sum(range(begin, EVENTS)))

@@ -31,7 +31,7 @@ def deployed(lab: Lab) -> Iterator[Connection]:
             compiled = lab.compiled(name, catalogue.load_view(name))
             table.deploy_table(lab.connection, compiled)
             for each in ("state", "batch"):
-                lab.connection.execute(f'TRUNCATE {each}."{compiled.table}"'.encode())
+                lab.connection.execute(f'TRUNCATE {each}."{compiled.own.name}"'.encode())
         yield lab.connection
 
 

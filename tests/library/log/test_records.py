@@ -12,6 +12,7 @@ from truelog.log import records
 from truelog.schema.event import EventTypes, load_events
 from truelog.streaming.view_worker import records_are_reread
 from truelog.tables.compiled_view import CompiledView, needed_columns
+from truelog.tables.table import Table
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 CLICK = {"event_id": "e", "url": "u", "search_id": "s", "visitor_id": "v", "occurred_at": NOW.isoformat()}
@@ -54,7 +55,7 @@ def test_a_topic_that_no_view_reads_keeps_its_columns(raw: DataFrame, types: Eve
 
 def _view(scans: int, *columns: str) -> CompiledView:
     view = View(reads=("click",), transform=lambda click: click, key=("url",), measures={})
-    return CompiledView("v", view, {}, "", columns={"click": frozenset(columns)}, scans=scans)
+    return CompiledView((Table("v", view, {}, "", columns={"click": frozenset(columns)}, scans=scans),))
 
 
 def test_a_batch_has_the_columns_of_all_its_views() -> None:

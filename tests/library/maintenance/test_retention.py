@@ -164,8 +164,8 @@ def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
     table.deploy_table(connection, compiled)
     staged = sql.SQL(
         "INSERT INTO {} (_attempt, _row_hash, event_id, n, _loaded_at) VALUES ('a', 1, 'e', 1, {})"
-    ).format(stage.table(compiled), sql.SQL(OLD))
-    rows = f'SELECT count(*) FROM stage."{compiled.table}"'
+    ).format(stage.table(compiled.own), sql.SQL(OLD))
+    rows = f'SELECT count(*) FROM stage."{compiled.own.name}"'
     with connect(postgresql, autocommit=True) as rebuilding:
         stage.hold(rebuilding, compiled)
         connection.execute(staged)
@@ -191,11 +191,11 @@ def test_two_thousand_small_batches_leave_few_dead_rows(connection: Connection, 
             with stage.held(writer, compiled):
                 staged = stage_events(writer, compiled, 0)
                 merge.apply(writer, compiled, Merge(at(batch), at(batch + 1), staged))
-        until(partial(require_few_dead_rows, connection, compiled.table), 60, "the vacuum")
-    counts = left(connection, f'SELECT DISTINCT n FROM state."{compiled.table}"')
+        until(partial(require_few_dead_rows, connection, compiled.own.name), 60, "the vacuum")
+    counts = left(connection, f'SELECT DISTINCT n FROM state."{compiled.own.name}"')
     assert counts == [2_000]
     for each, most in (("state", 2**18), ("stage", 2**22)):
-        [size] = left(connection, f"SELECT pg_total_relation_size('{each}.{compiled.table}')")
+        [size] = left(connection, f"SELECT pg_total_relation_size('{each}.{compiled.own.name}')")
         assert int(str(size)) < most, each
     [size] = left(connection, "SELECT pg_total_relation_size('truelog.position')")
     assert int(str(size)) < 2**20

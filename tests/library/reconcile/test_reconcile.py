@@ -18,9 +18,11 @@ from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
 from truelog.reconcile import partial_audit, row_diff
 from truelog.reconcile import reconcile as module
+from truelog.reconcile.comparison import hashed_rebuild
+from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.partial_audit import PartialAudit
-from truelog.reconcile.reconcile import compare, may_be_repaired, reconcile, refused_result
+from truelog.reconcile.reconcile import may_be_repaired, reconcile, refused_result
 from truelog.reconcile.reconcile_result import NOWHERE, ReconcileRequest, ReconcileResult, exit_code
 from truelog.storage.database import connect
 from truelog.support.errors import CodeChanged, MeaningChanged
@@ -77,7 +79,7 @@ def test_a_comparison_changes_no_row_and_stores_a_sample(letters: Letters) -> No
     assert (found.rows, found.repaired, len(found.sample)) == (1, 0, 100)
     assert letters.rows() == before
     differing = sql.SQL("SELECT DISTINCT reconciliation FROM {}").format(
-        sql.Identifier("recon", f"{letters.compiled.table}_diff")
+        sql.Identifier("recon", f"{letters.compiled.own.name}_diff")
     )
     assert letters.lab.connection.execute(differing).fetchall() == [(found.id,)]
 
@@ -88,14 +90,14 @@ def test_rows_that_become_equal_while_they_are_compared_get_no_certificate(
 ) -> None:
     """The hashes are of different moments, and a certificate contains a hash."""
     letters.plant("wrong", 7)
-    monkeypatch.setattr(module, "_rebuild_all", lambda *_, **__: Rebuilt(_without_rows(letters)))
+    monkeypatch.setattr(hashed_rebuild, "of_everything", lambda *_, **__: Rebuilt({"": _without_rows(letters)}))
     found = reconcile(letters.rebuilder.context, letters.compiled)
     assert (found.verdict, found.rebuilt, found.certificate) == ("EQUAL", None, None)
 
 
 def _without_rows(letters: Letters) -> TableHash:
     """The hash of a rebuild before the row is deleted, as if the stream had deleted it meanwhile."""
-    query = sql.SQL("DELETE FROM {}").format(sql.Identifier("state", letters.compiled.table))
+    query = sql.SQL("DELETE FROM {}").format(sql.Identifier("state", letters.compiled.own.name))
     letters.lab.connection.execute(query)
     return {}
 
@@ -156,7 +158,7 @@ def test_a_second_comparison_of_a_view_waits_for_the_first(letters: Letters) -> 
     """Both would write the same tables."""
     settings = letters.lab.settings
     with ThreadPoolExecutor(1) as pool, connect(settings, autocommit=True) as first:
-        row_diff.lock_comparisons(first, letters.compiled.table)
+        row_diff.lock_comparisons(first, letters.compiled.own.name)
         second = pool.submit(reconcile, letters.rebuilder.context, letters.compiled)
         until(lambda: require_waiting(settings), 30, "the second comparison to wait")
         first.close()

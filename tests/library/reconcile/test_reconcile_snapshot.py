@@ -11,7 +11,7 @@ from psycopg import sql
 from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
 from truelog.kernel import merge
 from truelog.kernel.merge import Merge
-from truelog.reconcile import reconcile
+from truelog.reconcile.comparison import compare as comparison
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
@@ -68,8 +68,8 @@ def compare(connection: Connection, compiled: CompiledView, monkeypatch: pytest.
         def require_reading(self) -> None: ...
 
     monkeypatch.setattr(table_hash, "hash_table", remember)
-    monkeypatch.setattr(reconcile, "_wait_for_archive", behind)
-    found = reconcile.compare(cast(Any, Rebuilder()))
+    monkeypatch.setattr(comparison, "_wait_for_archive", behind)
+    found = comparison.compare(cast(Any, Rebuilder()))
     return found.positions.at("page_view", 0), table_hash.count_rows(hashed[0])
 
 
@@ -85,7 +85,7 @@ def test_without_the_snapshot_the_hashes_are_of_a_later_moment(
     connection: Connection, compiled: CompiledView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted defect shows that the merge runs between the reads."""
-    monkeypatch.setattr(reconcile, "_snapshot", nullcontext)
+    monkeypatch.setattr(comparison, "_snapshot", nullcontext)
     assert compare(connection, compiled, monkeypatch) == (5, EVENTS)
 
 
@@ -102,8 +102,8 @@ def test_copied_rows_and_their_positions_are_of_one_moment(
         return read(reading, view)
 
     monkeypatch.setattr(merge, "positions", merge_and_read)
-    positions, rows = reconcile.snapshot(connection, compiled, {"": range(table_hash.BUCKETS)})
-    copy = sql.Identifier("recon", f"{compiled.table}_streamed")
+    positions, rows = comparison.snapshot(connection, compiled, {"": range(table_hash.BUCKETS)})
+    copy = sql.Identifier("recon", f"{compiled.own.name}_streamed")
     copied = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(copy)).fetchone()
     assert (positions.at("page_view", 0), rows, copied) == (5, 5, (5,))
     assert read(connection, compiled) == at(EVENTS)

@@ -16,8 +16,9 @@ from truelog.kernel import merge
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log import topics
 from truelog.log.positions import Positions
+from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause, Explanation
-from truelog.reconcile.reconcile import compare, may_be_repaired, reconcile, refused_result
+from truelog.reconcile.reconcile import may_be_repaired, reconcile, refused_result
 from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult, exit_code
 from truelog.reconcile.repair import repair
 from truelog.storage import audit_trail
@@ -74,7 +75,7 @@ def test_a_merge_before_the_lock_is_kept(letters: Letters) -> None:
 
     assert letters.rows() == {"wrong and sent": 1, "only sent": 1}
     assert letters.positions() == letters.ends()
-    left = letters.lab.connection.execute(sql.SQL("SELECT count(*) FROM {}").format(stage.table(letters.compiled)))
+    left = letters.lab.connection.execute(sql.SQL("SELECT count(*) FROM {}").format(stage.table(letters.compiled.own)))
     assert left.fetchone() == (0,)
 
 

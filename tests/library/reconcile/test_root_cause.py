@@ -7,14 +7,15 @@ import pytest
 from psycopg import sql
 
 from tests.beds.archived import MORNING, Archived
-from tests.beds.lab import Lab
+from tests.beds.lab import Lab, with_own
 from truelog.archive.table import identifier, open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
+from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause
-from truelog.reconcile.reconcile import compare, reconcile, refused_result
+from truelog.reconcile.reconcile import reconcile, refused_result
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileResult
 from truelog.storage import bucket
 from truelog.tables import kinds, stage
@@ -46,14 +47,14 @@ def at(ground: Archived, clicks: dict[int, int]) -> Positions:
 
 def add(ground: Archived, begin: dict[int, int], end: dict[int, int]) -> None:
     """Add these records to the streamed table without changing the view's positions."""
-    states = ground.rebuilder.states_between(at(ground, begin), at(ground, end))
-    staged = stage.stage_rows(states, ground.compiled, ground.lab.settings)
+    states = ground.rebuilder.states_between(ground.compiled.own, at(ground, begin), at(ground, end))
+    staged = stage.stage_rows(states, ground.compiled.own, ground.lab.settings)
     kinds.add(ground.lab.connection, ground.compiled, "state", staged)
 
 
 def change(ground: Archived, statement: str) -> None:
     """Change one row of the streamed table. In the statement, `{}` is the table's name."""
-    table = sql.Identifier("state", ground.compiled.table)
+    table = sql.Identifier("state", ground.compiled.own.name)
     assert ground.lab.connection.execute(sql.SQL(statement).format(table, table)).rowcount == 1
 
 
@@ -76,7 +77,7 @@ def test_a_lost_or_duplicated_batch_is_distinguished_from_a_change_by_hand(groun
     }
     assert len(found.sample) == found.different + 1
 
-    ground.lab.connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.table)))
+    ground.lab.connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.own.name)))
     add(ground, {0: 0, 1: 0}, begin)
     add(ground, end, {0: 40, 1: 30})
     lost = compare(ground.rebuilder)
@@ -97,12 +98,12 @@ def test_a_row_that_no_batch_explains_was_changed_by_hand(ground: Archived) -> N
 
 def test_a_lost_batch_is_found_beside_a_row_that_was_raised_by_hand(ground: Archived) -> None:
     """Together, no range explains them, because a loss lowers sums only."""
-    ground.lab.connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.table)))
+    ground.lab.connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.own.name)))
     begin, end = BATCH
     add(ground, {0: 0, 1: 0}, begin)
     add(ground, end, {0: 40, 1: 30})
     lost = compare(ground.rebuilder)
-    state, diff = sql.Identifier("state", ground.compiled.table), row_diff.diff_table(ground.compiled)
+    state, diff = sql.Identifier("state", ground.compiled.own.name), row_diff.diff_table(ground.compiled.own)
     raised = sql.SQL(
         "UPDATE {0} SET spent = spent + 1, last = last + interval '1 second' WHERE (minute, url) = "
         "(SELECT minute, url FROM {0} EXCEPT SELECT minute, url FROM {1} LIMIT 1)"
@@ -134,9 +135,9 @@ def test_what_the_time_limit_leaves_out_is_unknown(ground: Archived) -> None:
 
 def test_a_wrong_partial_is_named(ground: Archived) -> None:
     begin, ends = at(ground, {0: 0, 1: 0}), ground.positions
-    short = ground.rebuilder.states_between(begin, ends).where("url <> 'u3'")
+    short = ground.rebuilder.states_between(ground.compiled.own, begin, ends).where("url <> 'u3'")
     tile = PartialRange(MORNING - timedelta(days=1), begin, ends)
-    partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, tile, short)
+    partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled.own, tile, short)
 
     found = compare(ground.rebuilder)
     assert found.extra > 0
@@ -146,7 +147,7 @@ def test_a_wrong_partial_is_named(ground: Archived) -> None:
 
 def test_a_missing_archive_file_and_changed_code_are_named(ground: Archived) -> None:
     settings, rebuilder = ground.lab.settings, ground.rebuilder
-    other = replace(ground.compiled, fingerprint="other")
+    other = with_own(ground.compiled, fingerprint="other")
     changed = reconcile(ground.lab.context, other)
     assert (changed.verdict, [cause for cause, *_ in causes(changed)]) == ("UNKNOWN", [Cause.CODE])
 

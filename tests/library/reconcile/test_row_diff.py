@@ -14,7 +14,7 @@ from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import table_hash
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 from truelog.tables.table_hash import BucketHash
 
 Rows = Mapping[str | None, int | None]
@@ -23,43 +23,43 @@ STREAMED: Rows = {"same": 1, None: 2, "no count": None, "extra": 6, "different":
 
 
 @pytest.fixture
-def compiled(connection: Connection) -> CompiledView:
-    view = counter(f"v{uuid.uuid4().hex[:8]}")
-    for name, rows in ((view.table, REBUILT), (f"{view.table}_streamed", STREAMED)):
-        table.create_table(connection, view, "recon", name)
+def counted(connection: Connection) -> Table:
+    made = counter(f"v{uuid.uuid4().hex[:8]}").own
+    for name, rows in ((made.name, REBUILT), (f"{made.name}_streamed", STREAMED)):
+        table.create_table(connection, made, "recon", name)
         insert = sql.SQL("INSERT INTO {} (event_id, n) VALUES (%s, %s)").format(sql.Identifier("recon", name))
         for row in rows.items():
             connection.execute(insert, row)
-    return view
+    return made
 
 
-def test_each_kind_of_difference_is_counted_and_sampled(connection: Connection, compiled: CompiledView) -> None:
+def test_each_kind_of_difference_is_counted_and_sampled(connection: Connection, counted: Table) -> None:
     for _ in range(2):  # a comparison replaces what the one before found
-        found = row_diff.find_differences(connection, compiled)
+        found = row_diff.find_differences(connection, counted)
     assert (found, found.unequal) == (DiffCounts(rows=6, missing=1, extra=1, different=2), 4)
 
-    row_diff.save_causes(connection, compiled, {})
-    assert row_diff.sample_rows(connection, compiled, 9) == (
+    row_diff.save_causes(connection, counted, {})
+    assert row_diff.sample_rows(connection, counted, 9) == (
         {"streamed": {"event_id": "NULL now", "n": None}, "rebuilt": {"event_id": "NULL now", "n": 5}, "cause": None},
         {"streamed": {"event_id": "different", "n": 7}, "rebuilt": {"event_id": "different", "n": 4}, "cause": None},
         {"streamed": {"event_id": "extra", "n": 6}, "rebuilt": None, "cause": None},
         {"streamed": None, "rebuilt": {"event_id": "missing", "n": 3}, "cause": None},
     )
-    assert len(row_diff.sample_rows(connection, compiled, 2)) == 2
+    assert len(row_diff.sample_rows(connection, counted, 2)) == 2
 
 
-def test_a_cause_is_stored_with_its_own_row(connection: Connection, compiled: CompiledView) -> None:
-    row_diff.find_differences(connection, compiled)
+def test_a_cause_is_stored_with_its_own_row(connection: Connection, counted: Table) -> None:
+    row_diff.find_differences(connection, counted)
     query = sql.SQL("SELECT {} FROM {} WHERE event_id = 'extra'")
-    key = connection.execute(query.format(table_hash.key_sql(compiled), row_diff.diff_table(compiled))).fetchone()
+    key = connection.execute(query.format(table_hash.key_sql(counted), row_diff.diff_table(counted))).fetchone()
     assert key is not None
-    row_diff.save_causes(connection, compiled, {str(key[0]): "duplicate", "no row": "lost"})
-    row_diff.set_reconciliation(connection, compiled, 17)
+    row_diff.save_causes(connection, counted, {str(key[0]): "duplicate", "no row": "lost"})
+    row_diff.set_reconciliation(connection, counted, 17)
     stored = sql.SQL("SELECT event_id, cause FROM {} WHERE cause IS NOT NULL AND reconciliation = 17")
-    assert connection.execute(stored.format(row_diff.diff_table(compiled))).fetchall() == [("extra", "duplicate")]
+    assert connection.execute(stored.format(row_diff.diff_table(counted))).fetchall() == [("extra", "duplicate")]
 
-    row_diff.clear_differences(connection, compiled)
-    assert row_diff.sample_rows(connection, compiled, 9) == ()
+    row_diff.clear_differences(connection, counted)
+    assert row_diff.sample_rows(connection, counted, 9) == ()
 
 
 def test_only_one_comparison_of_a_table_runs_at_a_time(connection: Connection, postgresql: Settings) -> None:

@@ -82,7 +82,7 @@ def status(ground: Archived) -> ServingStatus:
 
 
 def spoil(ground: Archived) -> None:
-    batch = sql.Identifier("batch", ground.compiled.table)
+    batch = sql.Identifier("batch", ground.compiled.own.name)
     assert ground.lab.connection.execute(sql.SQL("UPDATE {} SET pairs = 7 WHERE who = 'ann'").format(batch)).rowcount
 
 

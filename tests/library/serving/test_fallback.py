@@ -74,12 +74,12 @@ def test_a_stream_that_returns_during_the_build_keeps_its_readers(ground: Archiv
         assert building.result(deadline(60)) is None
 
     assert read(ground) == (STREAM, {"old": 5, "a": 1})
-    for left in (sql.Identifier("batch", compiled.table), stage.table(compiled)):
+    for left in (sql.Identifier("batch", compiled.own.name), stage.table(compiled.own)):
         assert lab.connection.execute(sql.SQL("SELECT FROM {}").format(left)).fetchall() == []
 
 
 def test_readers_get_the_fallback_while_streamed_rows_are_wrong(ground: Archived) -> None:
-    lab, state = ground.lab, sql.Identifier("state", ground.compiled.table)
+    lab, state = ground.lab, sql.Identifier("state", ground.compiled.own.name)
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 7 WHERE url = 'a'").format(state))
     assert fallback.build_fallback(ground.rebuilder) is None  # no comparison has found the error yet
     reconcile(lab.context, ground.compiled)

@@ -13,6 +13,7 @@ from psycopg.errors import InsufficientPrivilege
 from psycopg.types.json import Jsonb
 from pyspark.sql.types import LongType, TimestampType
 
+from tests.beds.lab import with_own
 from tests.builders.applications import forget_application
 from tests.builders.comparisons import a_reconciliation
 from tests.builders.rows import before_now
@@ -33,6 +34,7 @@ from truelog.support.errors import CodeChanged, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 from truelog.views.catalogue import table_name
 
 VIEW = View(reads=("page_view",), transform=lambda page_view: page_view, key=("minute",), measures={"views": Sum()})
@@ -84,10 +86,10 @@ class Served:
 
 @pytest.fixture
 def served(connection: Connection) -> Iterator[Served]:
-    compiled = CompiledView(f"v{uuid.uuid4().hex[:8]}", VIEW, KINDS, "a fingerprint")
+    compiled = CompiledView((Table(f"v{uuid.uuid4().hex[:8]}", VIEW, KINDS, "a fingerprint"),))
     table.deploy_table(connection, compiled)
     for schema, views in (("state", 1), ("batch", 2)):
-        query = sql.SQL("INSERT INTO {} VALUES ('2026-03-01', %s)").format(sql.Identifier(schema, compiled.table))
+        query = sql.SQL("INSERT INTO {} VALUES ('2026-03-01', %s)").format(sql.Identifier(schema, compiled.own.name))
         connection.execute(query, (views,))
     yield Served(connection, compiled)
     for name in ("batch_answer", "batch_refusal", "position", "reconciliation", "standing", "view"):
@@ -141,7 +143,7 @@ def test_readers_follow_the_version_that_the_application_runs(served: Served) ->
     """From version 1 to 2 and back, every relation that readers use changes with the deployed version."""
     present = {"doubled": "SELECT views * 2 AS views FROM {view}"}
     first, second = (
-        replace(served.compiled, view=replace(VIEW, version=version, present=present)) for version in (1, 2)
+        with_own(served.compiled, view=replace(VIEW, version=version, present=present)) for version in (1, 2)
     )
 
     def seen() -> tuple[object, ...]:
@@ -156,7 +158,7 @@ def test_readers_follow_the_version_that_the_application_runs(served: Served) ->
     assert seen() == (1, 1, 1, 2)
     table.deploy_table(served.connection, second)
     served.connection.execute(
-        sql.SQL("INSERT INTO {} VALUES ('2026-03-01', 7)").format(sql.Identifier("state", second.table))
+        sql.SQL("INSERT INTO {} VALUES ('2026-03-01', 7)").format(sql.Identifier("state", second.own.name))
     )
     assert seen() == (2, 2, 7, 14)
     table.deploy_table(served.connection, first)
@@ -174,8 +176,8 @@ def test_readers_follow_the_version_that_the_application_runs(served: Served) ->
 
 
 def test_a_version_that_is_refused_leaves_readers_where_they_are(served: Served) -> None:
-    other = replace(served.compiled, fingerprint="2:other")
-    table.deploy_table(served.connection, replace(served.compiled, view=replace(VIEW, version=2)))
+    other = with_own(served.compiled, fingerprint="2:other")
+    table.deploy_table(served.connection, with_own(served.compiled, view=replace(VIEW, version=2)))
     with pytest.raises(CodeChanged):
         table.deploy_table(served.connection, other)
     assert rows_of(served, served.name) == []
@@ -293,7 +295,7 @@ def test_queries_read_only_the_current_layer_and_use_its_indexes(served: Served)
         ):
             explain = sql.SQL("EXPLAIN (ANALYZE, COSTS OFF) " + query).format(served.view)
             plan = [str(line).strip() for (line,) in served.connection.execute(explain).fetchall()]
-            scans = [line for line in plan if " Scan" in line and f" on {served.compiled.table} " in line]
+            scans = [line for line in plan if " Scan" in line and f" on {served.compiled.own.name} " in line]
             assert len(scans) == 2, plan
             assert ["never executed" in each for each in scans] == [offsets is not None, offsets is None], plan
             assert all("Index" in each for each in scans), plan
@@ -310,7 +312,7 @@ def test_analysts_read_both_layers_and_the_status(served: Served, postgresql: Se
         served.fall_back_to({0: 1})
         assert as_analyst.layer() == BATCH
         with pytest.raises(InsufficientPrivilege):
-            connection.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier("batch", served.compiled.table)))
+            connection.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier("batch", served.compiled.own.name)))
 
 
 @pytest.mark.parametrize(

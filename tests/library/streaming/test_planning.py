@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from psycopg import sql
 
+from tests.beds.lab import with_own
 from tests.deadline import deadline
 from tests.library.kernel.zombie import counter
 from truelog.control import lease, view_status
@@ -51,7 +52,7 @@ def application(platform: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def view(topic: str = READ) -> CompiledView:
     made = counter(f"v{uuid.uuid4().hex[:8]}")
-    return replace(made, view=replace(made.view, reads=(topic,)))
+    return with_own(made, view=replace(made.view, reads=(topic,)))
 
 
 def merge_until(settings: Settings, connection: Connection, compiled: CompiledView, offset: int) -> None:
@@ -114,7 +115,7 @@ def test_a_long_query_delays_only_what_readers_see(
 ) -> None:
     first, other = view(), view(OTHER)
     deploy.deploy_table(connection, first)
-    second = replace(first, view=replace(first.view, version=2))
+    second = with_own(first, view=replace(first.view, version=2))
     running = application(second, other)
     with ThreadPoolExecutor(1) as pool, connect(platform) as reader:
         reader.execute("SET idle_in_transaction_session_timeout = 0")

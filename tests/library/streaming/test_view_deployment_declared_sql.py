@@ -17,6 +17,7 @@ from truelog.storage.database import connect
 from truelog.streaming.view_deployment import ViewDeployment
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 VIEW = View(reads=("page_view",), transform=lambda page_view: page_view, key=("page",), measures={"views": Sum()})
 
@@ -34,7 +35,7 @@ def refused(deployment: ViewDeployment, **declared: Any) -> str:
 
 def compiled(**declared: Any) -> CompiledView:
     types = {"page": StringType(), "views": LongType()}
-    return CompiledView(f"presented_{uuid4().hex[:8]}", replace(VIEW, **declared), types, "made by a test")
+    return CompiledView((Table(f"presented_{uuid4().hex[:8]}", replace(VIEW, **declared), types, "made by a test"),))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def compiled(**declared: Any) -> CompiledView:
 def test_other_braces_stay_as_they_are(deployment: ViewDeployment, select: str, shown: list[str]) -> None:
     view = compiled(present={"chosen": select})
     assert deployment._deploy_table(view) == ""
-    state, relation = sql.Identifier("state", view.table), sql.Identifier("views", f"{view.name}_chosen")
+    state, relation = sql.Identifier("state", view.own.name), sql.Identifier("views", f"{view.name}_chosen")
     insert = sql.SQL("INSERT INTO {} (page, views) VALUES ('/en/a', 1), ('/deu/b', 1), ('/x', 1)").format(state)
     deployment.connection.execute(insert)
     rows = deployment.connection.execute(sql.SQL("SELECT page FROM {} ORDER BY page").format(relation)).fetchall()

@@ -20,10 +20,12 @@ from truelog.streaming.view_worker import ViewWorker
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 NAME = "hanging"
 TABLE = sql.Identifier("state", NAME)
-COMPILED = CompiledView(NAME, View(reads=("click",), transform=lambda click: click, key=("url",), measures={}), {}, "")
+VIEW = View(reads=("click",), transform=lambda click: click, key=("url",), measures={})
+COMPILED = CompiledView((Table(NAME, VIEW, {}, ""),))
 BATCH = EventRange({}, Positions({"click": {0: 0}}), Positions({"click": {0: 1}}))
 
 
@@ -51,8 +53,8 @@ def test_a_hanging_merge_is_reported_with_what_it_waits_for(
 ) -> None:
     with connect(postgresql) as locking, ThreadPoolExecutor(1) as pool:
         locking.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(TABLE))
-        assert worker.offer(BATCH)
-        task = pool.submit(worker.catch_up, BATCH)
+        task = worker.offer(BATCH, pool)
+        assert task is not None
         until(lambda: _require_blocked(connection, locking.info.backend_pid), 20, "the merge to wait for the lock")
         worker.report_hang(connection)
         assert _reported(connection) is None, "a step may take some time"

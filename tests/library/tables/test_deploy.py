@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.beds.lab import Lab
+from tests.beds.lab import Lab, renamed
 from truelog import Sum, View
 from truelog.log import records
 from truelog.support.errors import CodeChanged, NotMade
@@ -52,4 +52,4 @@ def test_a_table_of_other_code_is_refused(lab: Lab, compiled: CompiledView) -> N
 
 def test_a_table_that_does_not_exist_is_refused(lab: Lab, compiled: CompiledView) -> None:
     with pytest.raises(NotMade):
-        table.require_same_code(lab.connection, replace(compiled, name="never_made"))
+        table.require_same_code(lab.connection, renamed(compiled, "never_made"))

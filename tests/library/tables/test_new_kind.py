@@ -15,7 +15,7 @@ from tests.beds.lab import Lab
 from truelog import Sum, tables
 from truelog.history.explain import explain
 from truelog.history.explanation import Verdict
-from truelog.reconcile.reconcile import compare
+from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.repair import repair
 from truelog.support.settings import Settings
 from truelog.tables import kinds
@@ -108,7 +108,7 @@ def test_each_layer_calls_the_verbs_of_a_new_kind(ground: Archived) -> None:
     assert rows(ground) == {"a": 4, "b": 2}
     assert compare(ground.rebuilder).verdict == "EQUAL"
 
-    change(ground, ground.compiled.table, "UPDATE {} SET clicks = 7 WHERE url = 'b'")
+    change(ground, ground.compiled.own.name, "UPDATE {} SET clicks = 7 WHERE url = 'b'")
     found = compare(ground.rebuilder)
     assert (found.verdict, found.different) == ("DIFFERENT", 1)
     assert repair(ground.rebuilder, found.positions) == 1

@@ -16,12 +16,13 @@ from truelog.maintenance.superseded import Version
 from truelog.reconcile import certificate_store, reconcile_history
 from truelog.reconcile.certificate import read_certificate
 from truelog.reconcile.certificate_verifier import CertificateVerifier, VerificationVerdict
+from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.partial_audit import audit_partials
-from truelog.reconcile.reconcile import compare, reconcile
+from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.tables import deploy as table
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 # The records reach the log at 03:00. Clicks before 01:00 are too late.
 ON_TIME = replace(PER_URL, keep=None, allowed_lateness="2 hours")
@@ -37,7 +38,7 @@ def late_and_in_time(ground: Archived) -> None:
 pytestmark = pytest.mark.ground(view=ON_TIME, filled=late_and_in_time)
 
 
-def side(ground: Archived) -> CompiledView:
+def side(ground: Archived) -> Table:
     [found] = ground.compiled.sides
     return found
 
@@ -51,7 +52,7 @@ def counted(ground: Archived) -> tuple[int, int]:
 
 
 def spoil(ground: Archived) -> None:
-    state = sql.Identifier("state", side(ground).table)
+    state = sql.Identifier("state", side(ground).name)
     assert ground.lab.connection.execute(sql.SQL("UPDATE {} SET dropped = 3").format(state)).rowcount == 1
 
 
@@ -93,7 +94,7 @@ def test_a_wrong_row_of_a_side_table_is_found_and_repaired(ground: Archived) -> 
 
 def test_the_differing_rows_of_all_tables_are_listed(ground: Archived) -> None:
     spoil(ground)
-    own = sql.Identifier("state", ground.compiled.table)
+    own = sql.Identifier("state", ground.compiled.own.name)
     ground.lab.connection.execute(sql.SQL("DELETE FROM {} WHERE url = 'b'").format(own))
     found = reconcile(ground.lab.context, ground.compiled)
     assert found.id is not None
@@ -109,7 +110,7 @@ def test_a_wrong_partial_of_a_side_table_is_replaced(ground: Archived) -> None:
     begin, end = Positions({"click": {0: 0, 1: 0}}, ground.ids), ground.positions.only(["click"])
     covered = PartialRange(MORNING + timedelta(hours=3), begin, end)
     for each in ground.compiled.tables:
-        states = rebuilder.of_table(each).states_between(begin, end)
+        states = rebuilder.states_between(each, begin, end)
         partials.replace(spark, settings, each, covered, states.limit(0) if each.side else states)
     assert compare(rebuilder).verdict == "DIFFERENT"
     assert audit_partials(rebuilder, every=True).wrong == [covered.day]

@@ -57,7 +57,7 @@ def sliding(inputs: DataFrame) -> DataFrame:
 @pytest.mark.parametrize("fold", [_count, numbered, exploded, largest, sliding])
 def test_a_fold_within_groups_is_accepted(lab: Lab, fold: Callable[[DataFrame], DataFrame]) -> None:
     compiled = lab.compiled("counted", replace(COUNTED, fold=fold))
-    assert list(compiled.stored_columns) == ["url", "clicks"]
+    assert list(compiled.own.stored_columns) == ["url", "clicks"]
     [inputs] = compiled.sides
     assert list(inputs.stored_columns) == ["url", *ORDER, "visitor_id", "weight"]
 

@@ -41,7 +41,7 @@ def joined(match: Match = CLICKED, **given: Any) -> Join:
 def test_a_join_reads_what_its_sides_read_and_owns_their_tables(lab: Lab) -> None:
     compiled = lab.compiled("clicked", joined())
     assert compiled.view.topics == ("search", "click")
-    assert compiled.stored_columns == {"query": 'text COLLATE "C"', "n": "bigint"}
+    assert compiled.own.stored_columns == {"query": 'text COLLATE "C"', "n": "bigint"}
     assert [each.side for each in compiled.sources] == ["searches", "clicks"]
     assert compiled.columns["click"] >= {"search_id", "visitor_id"}
     other = lab.compiled("clicked", joined(replace(CLICKED, where=())))

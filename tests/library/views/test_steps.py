@@ -12,6 +12,7 @@ from tests.beds.lab import Lab
 from truelog import Group, Steps
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
+from truelog.tables.fold.compiled import fold_of
 
 Step = Callable[[Column, Column], Column]
 
@@ -41,7 +42,7 @@ COUNTED = Group(
 
 def test_a_group_of_steps_has_a_row_for_each_group_and_checkpoints(lab: Lab) -> None:
     compiled = lab.compiled("counted", COUNTED)
-    assert list(compiled.stored_columns) == ["visitor_id", "clicks", "urls"]
+    assert list(compiled.own.stored_columns) == ["visitor_id", "clicks", "urls"]
     [inputs, checkpoints] = compiled.sides
     placed = ["visitor_id", "topic", "partition", "offset"]
     assert list(inputs.stored_columns) == [*placed, "url", "weight"]
@@ -50,10 +51,10 @@ def test_a_group_of_steps_has_a_row_for_each_group_and_checkpoints(lab: Lab) -> 
 
 def test_a_fold_collects_only_the_columns_that_a_step_uses(lab: Lab) -> None:
     compiled = lab.compiled("counted", COUNTED)
-    assert compiled.fold is not None
-    inputs = compiled.fold.inputs
+    fold = fold_of(compiled.own)
+    inputs = fold.inputs
     schema = StructType([StructField(name, inputs.dtypes[name]) for name in inputs.stored_columns])
-    folded = compiled.fold.run(lab.spark.createDataFrame([], schema))
+    folded = fold.run(lab.spark.createDataFrame([], schema))
     collecting = [node for node in plan.nodes(plan.optimized(folded)) if node.nodeName() == "Aggregate"]
     collected = {each.name() for node in collecting for each in plan.items(node.references().toSeq())}
     assert collected & {*inputs.view.measures} == {"url"}

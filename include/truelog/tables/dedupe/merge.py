@@ -30,6 +30,7 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe import compile as copies
 from truelog.tables.dedupe.compile import LOG_TIME, SEEN
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
 
 _SCHEMA = StructType(
     [StructField(*each) for each in zip(COORDINATES, (StringType(), IntegerType(), LongType()), strict=True)]
@@ -45,7 +46,7 @@ def removed(
     connection: Connection, compiled: CompiledView, settings: Settings, events: EventFrames, partitions: Partitions
 ) -> Iterator[tuple[Mapping[str, StagedRows], EventFrames]]:
     """The rows that a batch stages for `seen`, and its events without copies. Its events are in these partitions."""
-    seen = compiled.seen
+    seen = seen_of(compiled)
     if seen is None:
         yield {}, events
         return
@@ -68,19 +69,34 @@ def removed(
         loaded.unpersist()
 
 
-def forget(connection: Connection, seen: CompiledView, schema: str, partitions: Partitions) -> None:
+def create(connection: Connection, compiled: CompiledView) -> None:
+    """Let the executors look for earlier events."""
+    seen = seen_of(compiled)
+    if seen is not None:
+        stage.grant(connection, seen)
+
+
+def forget(connection: Connection, compiled: CompiledView, schema: str, partitions: Partitions) -> None:
     """Delete the rows of `seen` in these partitions whose events no longer have copies."""
+    seen = seen_of(compiled)
+    if seen is None:
+        return
     delete = sql.SQL(
         "WITH p AS MATERIALIZED ({}) DELETE FROM {} AS t USING p "
         "WHERE (t.topic, t.partition) = (p.topic, p.partition) AND t.{time} < p.{time} - {}"
     )
-    state = sql.Identifier(schema, seen.table)
+    state = sql.Identifier(schema, seen.name)
     connection.execute(delete.format(_last(state, partitions), state, _interval(seen), time=sql.Identifier(LOG_TIME)))
 
 
-def _log_times(connection: Connection, seen: CompiledView, partitions: Partitions) -> copies.LogTimes:
+def seen_of(compiled: CompiledView) -> Table | None:
+    """The side table `seen`, of a view with `dedupe`."""
+    return next((each for each in compiled.tables if each.side == SEEN), None)
+
+
+def _log_times(connection: Connection, seen: Table, partitions: Partitions) -> copies.LogTimes:
     """The log times of these partitions, as far as they have one."""
-    rows: list[Any] = connection.execute(_last(sql.Identifier("state", seen.table), partitions)).fetchall()
+    rows: list[Any] = connection.execute(_last(sql.Identifier("state", seen.name), partitions)).fetchall()
     return {(topic, partition): time for topic, partition, time in rows if time is not None}
 
 
@@ -98,7 +114,7 @@ def _last(state: sql.Identifier, partitions: Partitions) -> sql.Composed:
     )
 
 
-def _copies(seen: CompiledView, staged: StagedRows) -> sql.Composed:
+def _copies(seen: Table, staged: StagedRows) -> sql.Composed:
     """The query of the coordinates of the staged events that are copies.
 
     The latest earlier event with the same id decides, because its log time is the greatest. The key's index finds
@@ -119,9 +135,9 @@ def _copies(seen: CompiledView, staged: StagedRows) -> sql.Composed:
         stage=stage.table(seen),
         attempts=sql.Literal(list(staged.attempts)),
         horizon=_interval(seen),
-        state=sql.Identifier("state", seen.table),
+        state=sql.Identifier("state", seen.name),
     )
 
 
-def _interval(seen: CompiledView) -> sql.Composed:
+def _interval(seen: Table) -> sql.Composed:
     return sql.SQL("make_interval(secs => {})").format(sql.Literal(seen.view.horizon))

@@ -10,12 +10,12 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
-from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fingerprint import fold_fingerprint, steps_fingerprint
 from truelog.tables.fold import checks as fold_checks
 from truelog.tables.fold.compiled import Fold
 from truelog.tables.fold.stepped import Stepped
 from truelog.tables.plan import empty_frame
+from truelog.tables.table import Table
 from truelog.views.group import Group
 from truelog.views.steps import Steps
 from truelog.views.view import View
@@ -32,7 +32,7 @@ class CompiledFold:
     fingerprint: str
 
 
-def compile_fold(spark: SparkSession, name: str, group: Group, table: View, inputs: CompiledView) -> CompiledFold:
+def compile_fold(spark: SparkSession, name: str, group: Group, table: View, inputs: Table) -> CompiledFold:
     """Compile a Group's fold, for the Group's own table or for its checkpoints.
 
     Raises:

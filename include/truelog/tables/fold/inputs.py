@@ -17,8 +17,10 @@ from truelog.storage.database import names
 from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.fold.compiled import checkpoints_of, group_of, inputs_of
 from truelog.tables.fold.stepped import SEED
 from truelog.tables.stage import StagedRows
+from truelog.tables.table import Table
 from truelog.views.steps import NUMBER
 
 _INPUTS_PER_TASK = 20_000
@@ -48,21 +50,15 @@ def load_groups(
     spark: SparkSession, compiled: CompiledView, settings: Settings, groups: Sequence[tuple[Any, ...]]
 ) -> DataFrame:
     """All inputs of these groups."""
-    types, by = _input_types(compiled), names(compiled.group.by)
+    types, by = _input_types(compiled), names(group_of(compiled).by)
     portions = [groups[i : i + _GROUPS_PER_TASK] for i in range(0, len(groups), _GROUPS_PER_TASK)]
     select = sql.SQL("SELECT {} FROM {} AS t WHERE ({}) IN ({})")
     queries = [select.format(_columns(types), state(inputs_of(compiled)), by, values(each)) for each in portions]
     return _load(spark, settings, queries, types)
 
 
-def inputs_of(compiled: CompiledView) -> CompiledView:
-    """The side table with the inputs of a Group."""
-    assert compiled.inputs is not None  # noqa: S101
-    return compiled.inputs
-
-
-def state(table: CompiledView) -> sql.Identifier:
-    return sql.Identifier("state", table.table)
+def state(table: Table) -> sql.Identifier:
+    return sql.Identifier("state", table.name)
 
 
 def values(groups: Sequence[tuple[Any, ...]]) -> sql.Composed:
@@ -73,14 +69,14 @@ def values(groups: Sequence[tuple[Any, ...]]) -> sql.Composed:
 
 def same_group(compiled: CompiledView) -> sql.Composed:
     """The SQL condition that a row `t` belongs to a group `g`."""
-    by = compiled.group.by
+    by = group_of(compiled).by
     return sql.SQL("({}) = ({})").format(names(by, "t."), names(by, "g."))
 
 
 def first_inputs(compiled: CompiledView, inputs: sql.Composable) -> sql.Composed:
     """The query of the groups of these inputs, each with the coordinates of its first input. `inputs` is a table."""
     return sql.SQL("SELECT DISTINCT ON ({by}) {by}, {at} FROM {inputs} ORDER BY {by}, {at}").format(
-        by=names(compiled.group.by), at=names(COORDINATES), inputs=inputs
+        by=names(group_of(compiled).by), at=names(COORDINATES), inputs=inputs
     )
 
 
@@ -91,7 +87,7 @@ def _share(compiled: CompiledView, staged: StagedRows, number: int, shares: int)
     ).format(
         stage.table(inputs_of(compiled)),
         sql.Literal(list(staged.attempts)),
-        names(compiled.group.by),
+        names(group_of(compiled).by),
         sql.Literal(shares),
         sql.Literal(number),
     )
@@ -104,18 +100,18 @@ def _all_inputs(compiled: CompiledView, staged: sql.Composed) -> sql.Composed:
         "SELECT * FROM {state} AS t WHERE {same} LIMIT {enough}) AS t UNION ALL SELECT {columns} FROM staged AS t"
     ).format(
         staged=staged,
-        by=names(compiled.group.by),
+        by=names(group_of(compiled).by),
         columns=_columns(_input_types(compiled)),
         state=state(inputs_of(compiled)),
         same=same_group(compiled),
-        enough=sql.Literal(compiled.group.most + 1),
+        enough=sql.Literal(group_of(compiled).most + 1),
     )
 
 
 def _inputs_after_seeds(compiled: CompiledView, staged: sql.Composed) -> sql.Composed:
     """The query of the seeds, the inputs after them, and the staged inputs. All have the same columns."""
     inputs, seed = _input_types(compiled), _seed_types(compiled)
-    located, no_seed = (*compiled.group.by, *COORDINATES), sql.SQL(", ").join([sql.NULL] * len(seed))
+    located, no_seed = (*group_of(compiled).by, *COORDINATES), sql.SQL(", ").join([sql.NULL] * len(seed))
     of_seed = sql.SQL(", ").join(
         (sql.SQL("t.{}") if name in located else sql.SQL("NULL AS {}")).format(sql.Identifier(name)) for name in inputs
     )
@@ -135,15 +131,16 @@ def _inputs_after_seeds(compiled: CompiledView, staged: sql.Composed) -> sql.Com
 
 def _seeds(compiled: CompiledView, groups: sql.Composed) -> sql.Composed:
     """The query of the newest checkpoint before the first staged input of each group. All is NULL if there is none."""
-    assert compiled.checkpoints is not None  # noqa: S101
+    checkpoints = checkpoints_of(compiled)
+    assert checkpoints is not None  # noqa: S101
     return sql.SQL(
         "SELECT {by}, {columns} FROM ({groups}) AS g LEFT JOIN LATERAL ("
         "SELECT * FROM {checkpoints} AS t WHERE {same} AND {before} ORDER BY {backwards} LIMIT 1) AS t ON true"
     ).format(
-        by=names(compiled.group.by, "g."),
+        by=names(group_of(compiled).by, "g."),
         columns=names((*COORDINATES, *_seed_types(compiled)), "t."),
         groups=groups,
-        checkpoints=state(compiled.checkpoints),
+        checkpoints=state(checkpoints),
         same=same_group(compiled),
         before=sql.SQL("({}) < ({})").format(names(COORDINATES, "t."), names(COORDINATES, "g.")),
         backwards=BACKWARDS,
@@ -158,7 +155,7 @@ def _inputs_after_seed(compiled: CompiledView) -> sql.Composed:
     ).format(
         state(inputs_of(compiled)),
         same_group(compiled),
-        sql.Literal(compiled.group.most + 1),
+        sql.Literal(group_of(compiled).most + 1),
         sql.Identifier(NUMBER),
         at=names(COORDINATES, "t."),
     )
@@ -172,9 +169,10 @@ def _input_types(compiled: CompiledView) -> dict[str, DataType]:
 
 def _seed_types(compiled: CompiledView) -> dict[str, DataType]:
     """The columns of a seed beside its key: its number, then the fields of its state, in their order."""
-    if compiled.checkpoints is None:
+    checkpoints = checkpoints_of(compiled)
+    if checkpoints is None:
         return {}
-    return {n: t for n, t in compiled.checkpoints.dtypes.items() if n in compiled.checkpoints.view.measures}
+    return {n: t for n, t in checkpoints.dtypes.items() if n in checkpoints.view.measures}
 
 
 def _columns(types: _Types, prefix: str = "") -> sql.Composed:

@@ -1,35 +1,30 @@
 """The kind of a Group: its rows are folded from the inputs of the groups that a batch touches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import stage
-from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.fold import compiled as folding
 from truelog.tables.fold import merge
-from truelog.tables.fold.inputs import inputs_of
+from truelog.tables.fold.compiled import checkpoints_of, inputs_of
 from truelog.tables.fold.repair import repair_groups
 from truelog.tables.fold.trace import trace_group
-from truelog.tables.kind import Kind, Repair, Source
+from truelog.tables.kind import Kind, Repair
 from truelog.tables.stage import NO_ROWS, StagedRows
-from truelog.tables.trace import Trace, Tracing
+from truelog.tables.table import Table
+from truelog.tables.tracing.trace import Trace, Tracing
 from truelog.views.group import INPUTS
 
 
 class Fold(Kind):
     """The rows of touched groups replace the earlier rows of these groups."""
 
-    def is_kind_of(self, compiled: CompiledView) -> bool:
-        return compiled.fold is not None
-
-    def follows_from(self, compiled: CompiledView) -> Sequence[CompiledView]:
-        return (inputs_of(compiled),)
-
-    def states(self, compiled: CompiledView, source: Source, only: RowFilter) -> DataFrame:
-        inputs = inputs_of(compiled)
-        return only(compiled.folded(inputs.stored(source.states(inputs))))
+    def is_kind_of(self, table: Table) -> bool:
+        return isinstance(table.derivation, folding.Fold)
 
     def repair_following(self, repair: Repair) -> int:
         return repair_groups(repair)
@@ -39,7 +34,7 @@ class Fold(Kind):
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Let the executors load inputs and checkpoints."""
-        for each in filter(None, (compiled.inputs, compiled.checkpoints)):
+        for each in filter(None, (inputs_of(compiled), checkpoints_of(compiled))):
             stage.grant(connection, each)
 
     def follow(

@@ -20,8 +20,10 @@ from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold import inputs as loaded_inputs
-from truelog.tables.fold.inputs import first_inputs, inputs_of, same_group, state
+from truelog.tables.fold.compiled import checkpoints_of, fold_of, folded_tables, group_of, inputs_of
+from truelog.tables.fold.inputs import first_inputs, same_group, state
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.table import Table
 from truelog.views.group import INPUTS
 from truelog.views.steps import NUMBER
 
@@ -48,8 +50,8 @@ def replace_touched(connection: Connection, compiled: CompiledView, schema: str,
     later = sql.SQL("({}) >= ({})").format(names(COORDINATES, "t."), names(COORDINATES, "g."))
     delete = sql.SQL("DELETE FROM {} AS t USING ({}) AS g WHERE {} AND {}")
     with stage.by_index(connection):
-        for table in compiled.folded_tables:
-            target, condition = sql.Identifier(schema, table.table), later if table.side else sql.SQL("true")
+        for table in folded_tables(compiled):
+            target, condition = sql.Identifier(schema, table.name), later if table.side else sql.SQL("true")
             connection.execute(delete.format(target, touched, same_group(compiled), condition))
 
 
@@ -58,9 +60,9 @@ def record_oversized(connection: Connection, compiled: CompiledView, staged: Sta
     parts = {
         "view": sql.Literal(compiled.name),
         "version": sql.Literal(compiled.view.version),
-        "group": sql.SQL("jsonb_build_array({})").format(names(compiled.group.by, "g.")),
+        "group": sql.SQL("jsonb_build_array({})").format(names(group_of(compiled).by, "g.")),
         "touched": _groups(compiled, _staged(inputs_of(compiled), staged.sides[INPUTS])),
-        "with_rows": _groups(compiled, _staged(compiled, staged)),
+        "with_rows": _groups(compiled, _staged(compiled.own, staged)),
         "is_oversized": _is_oversized(compiled),
     }
     recovered = sql.SQL(
@@ -78,25 +80,24 @@ def record_oversized(connection: Connection, compiled: CompiledView, staged: Sta
 def delete_groups(connection: Connection, compiled: CompiledView, groups: Sequence[tuple[Any, ...]]) -> None:
     """Delete what follows from the inputs of these groups."""
     delete = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
-    for table in compiled.folded_tables:
-        connection.execute(delete.format(state(table), names(compiled.group.by), loaded_inputs.values(groups)))
+    for table in folded_tables(compiled):
+        connection.execute(delete.format(state(table), names(group_of(compiled).by), loaded_inputs.values(groups)))
 
 
 def _stage_folded(compiled: CompiledView, settings: Settings, inputs: DataFrame) -> StagedRows:
     """Fold inputs once, and stage the rows of each table that follows."""
-    assert compiled.fold is not None  # noqa: S101
-    folded = compiled.fold.run(inputs)
-    tables = compiled.folded_tables
+    tables = folded_tables(compiled)
+    folded = fold_of(compiled.own).run(inputs)
     if len(tables) > 1:
         folded.persist()
     try:
-        own, *sides = (stage.stage_rows(table.rows_of(folded), table, settings) for table in tables)
+        own, *sides = (stage.stage_rows(fold_of(table).rows_of(table, folded), table, settings) for table in tables)
     finally:
         folded.unpersist()
     return replace(own, sides={table.side: rows for table, rows in zip(tables[1:], sides, strict=True)})
 
 
-def _staged(table: CompiledView, rows: StagedRows) -> sql.Composed:
+def _staged(table: Table, rows: StagedRows) -> sql.Composed:
     """The staged rows of a table, for a FROM clause."""
     return sql.SQL("(SELECT * FROM {} WHERE _attempt = ANY({})) AS staged").format(
         stage.table(table), sql.Literal(list(rows.attempts))
@@ -105,7 +106,7 @@ def _staged(table: CompiledView, rows: StagedRows) -> sql.Composed:
 
 def _groups(compiled: CompiledView, staged: sql.Composed) -> sql.Composed:
     """The query of the groups of staged rows."""
-    return sql.SQL("SELECT DISTINCT {} FROM {}").format(names(compiled.group.by), staged)
+    return sql.SQL("SELECT DISTINCT {} FROM {}").format(names(group_of(compiled).by), staged)
 
 
 def _is_oversized(compiled: CompiledView) -> sql.Composed:
@@ -113,9 +114,10 @@ def _is_oversized(compiled: CompiledView) -> sql.Composed:
     parts = {
         "inputs": state(inputs_of(compiled)),
         "same": same_group(compiled),
-        "most": sql.Literal(compiled.group.most),
+        "most": sql.Literal(group_of(compiled).most),
     }
-    if compiled.checkpoints is None:
+    checkpoints = checkpoints_of(compiled)
+    if checkpoints is None:
         counted = sql.SQL(
             "{most} < (SELECT count(*) FROM (SELECT FROM {inputs} AS t WHERE {same} LIMIT {most} + 1) AS t)"
         )
@@ -125,7 +127,7 @@ def _is_oversized(compiled: CompiledView) -> sql.Composed:
         "SELECT {at} FROM {inputs} AS t WHERE {same} ORDER BY {backwards} LIMIT 1))"
     )
     return after_the_last.format(
-        checkpoints=state(compiled.checkpoints),
+        checkpoints=state(checkpoints),
         number=sql.Identifier(NUMBER),
         at=names(COORDINATES, "t."),
         backwards=loaded_inputs.BACKWARDS,

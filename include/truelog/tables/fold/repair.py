@@ -7,15 +7,15 @@ from psycopg import sql
 from truelog.storage.database import names
 from truelog.tables import stage
 from truelog.tables.fold import merge
-from truelog.tables.fold.inputs import inputs_of
+from truelog.tables.fold.compiled import folded_tables, group_of, inputs_of
 from truelog.tables.kind import Repair
 
 
 def repair_groups(repair: Repair) -> int:
     """Fold the differing groups from their repaired inputs. Return how many rows changed."""
     connection, compiled = repair.connection, repair.compiled
-    tables = compiled.folded_tables
-    by = names(compiled.group.by)
+    tables = folded_tables(compiled)
+    by = names(group_of(compiled).by)
     selects = (
         sql.SQL("SELECT {} FROM ({}) AS d").format(by, repair.keys(each)) for each in (inputs_of(compiled), *tables)
     )

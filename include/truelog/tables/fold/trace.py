@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog.tables.compiled_view import with_keys
-from truelog.tables.event_steps import STEP, EventSteps, contributions
-from truelog.tables.fold.inputs import inputs_of
-from truelog.tables.trace import Trace, TracedTable, Tracing
+from truelog.tables.fold.compiled import fold_of, group_of
+from truelog.tables.row_filter import with_keys
+from truelog.tables.tracing.event_steps import STEP, EventSteps, contributions
+from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
 
 
 def trace_group(tracing: Tracing) -> Trace:
     """The trace of the rows of a group, or of one of them."""
-    compiled = tracing.compiled
-    inputs, of_group = inputs_of(compiled), with_keys(tracing.key.select(*compiled.group.by))
+    own, of_group = tracing.compiled.own, with_keys(tracing.key.select(*group_of(tracing.compiled).by))
+    fold, inputs = fold_of(own), fold_of(own).inputs
     added = tracing.cached(contributions(inputs, tracing.transformed_rows(inputs), of_group))
 
     def rows(steps: EventSteps) -> DataFrame:
@@ -24,7 +24,7 @@ def trace_group(tracing: Tracing) -> Trace:
         """
         stepped = tracing.cached(inputs.stored(steps.first_steps(added), STEP).coalesce(1))
         until = ((number, stepped.where(F.col(STEP) <= number).drop(STEP)) for number in steps.numbers)
-        folds = [compiled.folded(each).withColumn(STEP, F.lit(number)) for number, each in until]
+        folds = [fold.folded(own, each).withColumn(STEP, F.lit(number)) for number, each in until]
         return tracing.only(_union(folds))
 
     return Trace([TracedTable(inputs, added, added)], rows)

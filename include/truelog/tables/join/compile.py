@@ -1,19 +1,16 @@
 """A compiled table of counts: the tables whose rows it matches, and its rows in Spark."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructType
 
 from truelog.support.errors import BadDeclaration
+from truelog.tables.table import Table
 from truelog.views.join import Match, split
-
-if TYPE_CHECKING:
-    from truelog.tables.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)
@@ -21,11 +18,18 @@ class Joined:
     """The matches that a table counts, by column, and the tables in these matches, by name."""
 
     counts: Mapping[str, Match]
-    tables: Mapping[str, "CompiledView"]
+    tables: Mapping[str, Table]
 
-    def rows(self, key: tuple[str, ...], states: Callable[["CompiledView"], DataFrame]) -> DataFrame:
-        """The rows of the table, given the states of the tables that it follows from."""
-        found = {name: rows_of(table, states(table)) for name, table in self.tables.items()}
+    @property
+    def follows_from(self) -> Sequence[Table]:
+        return [*self.tables.values()]
+
+    def states(self, table: Table, states_of: Callable[[Table], DataFrame]) -> DataFrame:
+        return self.rows(table.view.key, states_of)
+
+    def rows(self, key: tuple[str, ...], states_of: Callable[[Table], DataFrame]) -> DataFrame:
+        """The rows with this key, given the states of the tables from which they follow."""
+        found = {name: rows_of(each, states_of(each)) for name, each in self.tables.items()}
         parts = [
             combinations(match, {each: found[match.table(each)] for each in match.tables}).select(
                 *(F.col(match.key[k]).alias(k) for k in key), *self._ones(name)
@@ -35,38 +39,50 @@ class Joined:
         matched = reduce(DataFrame.unionByName, parts).where(_all(F.col(k).isNotNull() for k in key))
         return matched.groupBy(*key).agg(*(F.sum(name).alias(name) for name in self.counts))
 
-    def with_key(self, column: str, extended: Callable[["CompiledView"], "CompiledView"]) -> "Joined":
-        """The same table of counts with one more key column, which `extended` adds to the tables before it."""
+    def with_key(self, column: str, dtype: DataType) -> "Joined":
+        """The same matches with one more key column, also in the tables that they match."""
         counts = {name: match.with_key(column) for name, match in self.counts.items()}
-        return Joined(counts, {name: extended(table) for name, table in self.tables.items()})
+        return Joined(counts, {name: with_key(table, column, dtype) for name, table in self.tables.items()})
 
     def _ones(self, counted: str) -> Iterator[Column]:
         return (F.lit(int(name == counted)).alias(name) for name in self.counts)
 
 
-def relation(table: "CompiledView") -> dict[str, DataType]:
+def with_key(table: Table, column: str, dtype: DataType) -> Table:
+    """A table of a Join with one more key column, also in the tables that it follows from."""
+    derivation = table.derivation.with_key(column, dtype) if isinstance(table.derivation, Joined) else None
+    return replace(table.with_key(column, dtype), derivation=derivation)
+
+
+def joined_of(table: Table) -> Joined:
+    """The matches that a table of counts counts."""
+    assert isinstance(table.derivation, Joined)  # noqa: S101
+    return table.derivation
+
+
+def relation(table: Table) -> dict[str, DataType]:
     """The columns that a match may use of a table, with their types."""
     keys = {k: table.dtypes[k] for k in table.view.key}
-    if table.joined is not None:
-        return keys | dict.fromkeys(table.joined.counts, LongType())
+    if isinstance(table.derivation, Joined):
+        return keys | dict.fromkeys(table.derivation.counts, LongType())
     [name] = _latest(table)
     struct = table.dtypes[name]
     assert isinstance(struct, StructType)  # noqa: S101
     return keys | {column: struct[column].dataType for column in table.shown if column not in keys}
 
 
-def live_sql(table: "CompiledView") -> str:
+def live_sql(table: Table) -> str:
     """The SQL condition for a stored row that exists and has no NULL in its key."""
     present = [f'"{k}" IS NOT NULL' for k in table.view.key]
     return " AND ".join([*present, *(table.view.measures[name].exists_if(name) for name in _latest(table))])
 
 
-def rows_of(table: "CompiledView", states: DataFrame) -> DataFrame:
+def rows_of(table: Table, states: DataFrame) -> DataFrame:
     """The rows of a table that exist and have no NULL in their keys."""
     return versions_of(table, states.where(_all([F.lit(True), *(~F.col(name)["deleted"] for name in _latest(table))])))
 
 
-def versions_of(table: "CompiledView", rows: DataFrame) -> DataFrame:
+def versions_of(table: Table, rows: DataFrame) -> DataFrame:
     """The columns that a match may use, of rows without NULL in their keys; also of rows that are deleted."""
     latest = _latest(table)
     fields = {c: F.col(latest[0])[c] if latest and c not in table.view.key else F.col(c) for c in relation(table)}
@@ -74,7 +90,7 @@ def versions_of(table: "CompiledView", rows: DataFrame) -> DataFrame:
     return present.select(*(column.alias(name) for name, column in fields.items()))
 
 
-def type_of(column: str, match: Match, tables: Mapping[str, "CompiledView"]) -> DataType:
+def type_of(column: str, match: Match, tables: Mapping[str, Table]) -> DataType:
     """The type of "table.column" in a match.
 
     Raises:
@@ -91,7 +107,7 @@ def _all(conditions: Iterable[Column]) -> Column:
     return reduce(Column.__and__, conditions)
 
 
-def _latest(table: "CompiledView") -> list[str]:
+def _latest(table: Table) -> list[str]:
     return [name for name, measure in table.view.measures.items() if measure.keeps_one_event]
 
 

@@ -1,31 +1,22 @@
 """The kind of a Join: its rows count matches of the tables that it owns, and change by the difference."""
 
-from collections.abc import Sequence
-
-from pyspark.sql import DataFrame
-
 from truelog.storage.database import Connection
-from truelog.tables.compiled_view import CompiledView, RowFilter
+from truelog.tables.compiled_view import CompiledView
 from truelog.tables.join import merge
-from truelog.tables.join.merge import joined_of
+from truelog.tables.join.compile import Joined
 from truelog.tables.join.repair import repair_tables
 from truelog.tables.join.trace import trace_join
-from truelog.tables.kind import Kind, Repair, Source
+from truelog.tables.kind import Kind, Repair
 from truelog.tables.stage import StagedRows
-from truelog.tables.trace import Trace, Tracing
+from truelog.tables.table import Table
+from truelog.tables.tracing.trace import Trace, Tracing
 
 
 class Join(Kind):
     """A batch changes the tables of counts by what follows from its changes of the sides."""
 
-    def is_kind_of(self, compiled: CompiledView) -> bool:
-        return compiled.joined is not None
-
-    def follows_from(self, compiled: CompiledView) -> Sequence[CompiledView]:
-        return [*joined_of(compiled).tables.values()]
-
-    def states(self, compiled: CompiledView, source: Source, only: RowFilter) -> DataFrame:
-        return only(joined_of(compiled).rows(compiled.view.key, source.states))
+    def is_kind_of(self, table: Table) -> bool:
+        return isinstance(table.derivation, Joined)
 
     def repair(self, repair: Repair) -> int:
         return repair_tables(repair)

@@ -24,8 +24,9 @@ from truelog.measures.columns import sql_type
 from truelog.storage.database import Connection, definitions, names
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.join.compile import Joined, live_sql, relation
+from truelog.tables.join.compile import Joined, joined_of, live_sql, relation
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.table import Table
 from truelog.views.join import Match, split
 
 _PENDING = StagedRows(("changes",), 0, 0)  # the staged counts that follow from earlier tables
@@ -41,7 +42,7 @@ def create(connection: Connection, compiled: CompiledView) -> None:
         noted = sql.SQL("CREATE UNLOGGED TABLE {} ({})")
         connection.execute(noted.format(_changes(table), definitions(columns)))
         for number, looked_up_by in enumerate(_looked_up_by(compiled, table)):
-            index = sql.Identifier(f"{table.table}_{number}")
+            index = sql.Identifier(f"{table.name}_{number}")
             connection.execute(sql.SQL("CREATE INDEX {} ON {} ({})").format(index, _state(table), names(looked_up_by)))
             connection.execute(sql.SQL("CREATE INDEX ON {} ({})").format(_changes(table), names(looked_up_by)))
         connection.execute(sql.SQL("CREATE INDEX ON {} ({})").format(_changes(table), names(table.key_columns)))
@@ -51,14 +52,14 @@ def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows
     """Add staged rows to the sides, and change the tables that follow from them."""
     for table in in_order(compiled):
         rows = staged.sides.get(table.side, NO_ROWS)
-        if table.is_derived:
+        if table.derivation is not None:
             settle(connection, compiled, table)
         elif rows.attempts:
             with changing(connection, compiled, table, _staged_keys(table, rows)):
                 stage.add(connection, table, "state", rows)
 
 
-def settle(connection: Connection, compiled: CompiledView, table: CompiledView) -> None:
+def settle(connection: Connection, compiled: CompiledView, table: Table) -> None:
     """Add to a table of counts what follows from the changes of earlier tables, and delete the rows without a match."""
     keys = pending_keys(table)
     if connection.execute(sql.SQL("SELECT FROM ({}) AS pending LIMIT 1").format(keys)).fetchone() is None:
@@ -75,7 +76,7 @@ def settle(connection: Connection, compiled: CompiledView, table: CompiledView) 
     discard_pending(connection, table)
 
 
-def replace_counts(connection: Connection, compiled: CompiledView, table: CompiledView, keys: sql.Composable) -> None:
+def replace_counts(connection: Connection, compiled: CompiledView, table: Table, keys: sql.Composable) -> None:
     """Compute the rows of a table of counts with these keys again, from the tables that it follows from."""
     joined = joined_of(table)
     with changing(connection, compiled, table, keys), stage.by_index(connection):
@@ -87,19 +88,17 @@ def replace_counts(connection: Connection, compiled: CompiledView, table: Compil
     discard_pending(connection, table)
 
 
-def pending_keys(table: CompiledView) -> sql.Composed:
+def pending_keys(table: Table) -> sql.Composed:
     """The query of the keys whose counts earlier tables have changed."""
     return _staged_keys(table, _PENDING)
 
 
-def discard_pending(connection: Connection, table: CompiledView) -> None:
-    stage.clear(connection, table, _PENDING)
+def discard_pending(connection: Connection, table: Table) -> None:
+    stage.clear_table(connection, table, _PENDING)
 
 
 @contextmanager
-def changing(
-    connection: Connection, compiled: CompiledView, table: CompiledView, keys: sql.Composable
-) -> Iterator[None]:
+def changing(connection: Connection, compiled: CompiledView, table: Table, keys: sql.Composable) -> Iterator[None]:
     """Change rows of a table in the block; then stage the counts that follow. `keys` is a query of the changed keys."""
     followers = _followers(compiled, table)
     if not followers:
@@ -115,23 +114,17 @@ def changing(
     connection.execute(sql.SQL("DELETE FROM {}").format(_changes(table)))
 
 
-def in_order(compiled: CompiledView) -> tuple[CompiledView, ...]:
+def in_order(compiled: CompiledView) -> tuple[Table, ...]:
     """The tables of a Join, each after the tables that it follows from."""
-    return *compiled.sides, compiled
+    return *compiled.sides, compiled.own
 
 
-def joined_of(table: CompiledView) -> Joined:
-    """The matches that a table of counts counts."""
-    assert table.joined is not None  # noqa: S101
-    return table.joined
-
-
-def _followers(compiled: CompiledView, table: CompiledView) -> list[CompiledView]:
+def _followers(compiled: CompiledView, table: Table) -> list[Table]:
     """The tables that follow directly from a table."""
-    return [each for each in in_order(compiled) if each.joined is not None and table.side in each.joined.tables]
+    return [each for each in in_order(compiled) if table.side in (before.side for before in each.follows_from)]
 
 
-def _looked_up_by(compiled: CompiledView, table: CompiledView) -> list[tuple[str, ...]]:
+def _looked_up_by(compiled: CompiledView, table: Table) -> list[tuple[str, ...]]:
     """The columns by which matches look up a table, except the columns that its key begins with."""
     matches = [match for each in _followers(compiled, table) for match in joined_of(each).counts.values()]
     columns = (
@@ -143,7 +136,7 @@ def _looked_up_by(compiled: CompiledView, table: CompiledView) -> list[tuple[str
     return [each for each in dict.fromkeys(columns) if each and each != table.view.key[: len(each)]]
 
 
-def _note(connection: Connection, table: CompiledView, keys: sql.Composable, *, weight: int) -> None:
+def _note(connection: Connection, table: Table, keys: sql.Composable, *, weight: int) -> None:
     """Note the rows of a table with these keys."""
     columns = names(relation(table))
     connection.execute(
@@ -160,7 +153,7 @@ def _note(connection: Connection, table: CompiledView, keys: sql.Composable, *, 
     )
 
 
-def _stage_differences(connection: Connection, follower: CompiledView, changed: CompiledView) -> None:
+def _stage_differences(connection: Connection, follower: Table, changed: Table) -> None:
     """Stage the counts of a table that change because of the noted rows of another."""
     joined = joined_of(follower)
     for counted, match in joined.counts.items():
@@ -176,7 +169,7 @@ def _subsets(found: Sequence[str]) -> Iterator[tuple[str, ...]]:
     return chain.from_iterable(combinations(found, size) for size in range(1, len(found) + 1))
 
 
-def _stage_counts(connection: Connection, table: CompiledView, counted: str, counts: sql.Composed) -> None:
+def _stage_counts(connection: Connection, table: Table, counted: str, counts: sql.Composed) -> None:
     """Stage counts for one column of a table. The other columns get 0."""
     values = (sql.Identifier(_WEIGHT) if name == counted else sql.SQL("0") for name in table.view.measures)
     connection.execute(
@@ -191,7 +184,7 @@ def _stage_counts(connection: Connection, table: CompiledView, counted: str, cou
     )
 
 
-def _add_pending(connection: Connection, table: CompiledView) -> None:
+def _add_pending(connection: Connection, table: Table) -> None:
     """Add the staged counts. A key may have several."""
     updates = (sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in table.merged.items())
     sums = (sql.SQL("sum({})").format(sql.Identifier(name)) for name in table.view.measures)
@@ -211,7 +204,7 @@ def _add_pending(connection: Connection, table: CompiledView) -> None:
     )
 
 
-def _noted(table: CompiledView, match: Match, name: str, *, sign: int) -> sql.Composed:
+def _noted(table: Table, match: Match, name: str, *, sign: int) -> sql.Composed:
     """The noted rows that fulfil the match's conditions, without the rows that cancel out."""
     return sql.SQL(
         "(SELECT {columns}, {sign} * sum({weight}) AS {weight} FROM {} WHERE {} "
@@ -225,7 +218,7 @@ def _noted(table: CompiledView, match: Match, name: str, *, sign: int) -> sql.Co
     )
 
 
-def _noted_again(table: CompiledView, match: Match, name: str) -> sql.Composed:
+def _noted_again(table: Table, match: Match, name: str) -> sql.Composed:
     """The noted rows for a further name of the same table. PostgreSQL looks them up by index."""
     return sql.SQL("(SELECT {}, {} FROM {} WHERE {})").format(
         names(match.used(name)), sql.Identifier(_WEIGHT), _changes(table), _conditions(match, name)
@@ -237,7 +230,7 @@ def _all_live(joined: Joined, match: Match) -> dict[str, sql.Composed]:
     return {name: _live(joined.tables[match.table(name)], match, name) for name in match.tables}
 
 
-def _live(table: CompiledView, match: Match, name: str) -> sql.Composed:
+def _live(table: Table, match: Match, name: str) -> sql.Composed:
     """The rows of a table that exist and fulfil the match's conditions, each with weight 1."""
     return sql.SQL("(SELECT {}, 1 AS {} FROM {} WHERE {} AND {})").format(
         names(match.used(name)),
@@ -257,7 +250,7 @@ def _conditions(match: Match, name: str) -> sql.Composed:
 
 
 def _counts(
-    table: CompiledView, match: Match, rows: Mapping[str, sql.Composed], keys: sql.Composable | None = None
+    table: Table, match: Match, rows: Mapping[str, sql.Composed], keys: sql.Composable | None = None
 ) -> sql.Composed:
     """The query of a match's counts by key, for these rows of its tables; limited to `keys`, if given."""
     key = {k: _column(match.key[k]) for k in table.view.key}
@@ -275,7 +268,7 @@ def _counts(
     )
 
 
-def _staged_keys(table: CompiledView, staged: StagedRows) -> sql.Composed:
+def _staged_keys(table: Table, staged: StagedRows) -> sql.Composed:
     """The query of the keys of staged rows."""
     return sql.SQL("SELECT {} FROM {} WHERE _attempt = ANY({})").format(
         names(table.key_columns), stage.table(table), sql.Literal(list(staged.attempts))
@@ -286,9 +279,9 @@ def _column(column: str) -> sql.Identifier:
     return sql.Identifier(*split(column))
 
 
-def _state(table: CompiledView) -> sql.Identifier:
-    return sql.Identifier("state", table.table)
+def _state(table: Table) -> sql.Identifier:
+    return sql.Identifier("state", table.name)
 
 
-def _changes(table: CompiledView) -> sql.Identifier:
-    return sql.Identifier("stage", f"{table.table}{stage.CHANGES}")
+def _changes(table: Table) -> sql.Identifier:
+    return sql.Identifier("stage", f"{table.name}{stage.CHANGES}")

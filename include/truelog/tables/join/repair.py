@@ -11,7 +11,7 @@ def repair_tables(repair: Repair) -> int:
     """Repair each table after the tables that it follows from. Return how many rows changed."""
     connection, compiled, changed = repair.connection, repair.compiled, 0
     for table in merge.in_order(compiled):
-        if table.joined is not None:
+        if table.derivation is not None:
             repair.add_keys(table, merge.pending_keys(table))
             merge.discard_pending(connection, table)
             repair.record_before(table)

@@ -12,23 +12,24 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType
 
-from truelog.tables.compiled_view import CompiledView, with_keys
-from truelog.tables.event_steps import STEP, EventSteps, contributions, with_step
-from truelog.tables.join.compile import Joined, combinations, versions_of
-from truelog.tables.join.merge import joined_of
-from truelog.tables.trace import Trace, TracedTable, Tracing
+from truelog.tables.join.compile import Joined, combinations, joined_of, versions_of
+from truelog.tables.row_filter import with_keys
+from truelog.tables.table import Table
+from truelog.tables.tracing.event_steps import STEP, EventSteps, contributions
+from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
 from truelog.views.join import Match, split
 
-_Keys = tuple[CompiledView, DataFrame]  # a table, and keys of its rows
+_Keys = tuple[Table, DataFrame]  # a table, and keys of its rows
 
 
 def trace_join(tracing: Tracing) -> Trace:
     """The trace of a row of counts."""
     compiled, search = tracing.compiled, _Search(tracing)
-    joined = joined_of(compiled)
-    listed = list(search.combined(joined, tracing.key))
-    behind = [each for table, keys in listed if table.joined for each in search.sides(table.joined, keys)]
+    listed = list(search.combined(joined_of(compiled.own), tracing.key))
+    counts = ((table, keys) for table, keys in listed if table.derivation is not None)
+    behind = [each for table, keys in counts for each in search.sides(joined_of(table), keys)]
     traced = []
     for side in compiled.sources:
         own = _union(keys for table, keys in listed if table.side == side.side)
@@ -39,12 +40,13 @@ def trace_join(tracing: Tracing) -> Trace:
     added_to = {each.table.side: each.added for each in traced}
 
     def rows(steps: EventSteps) -> DataFrame:
-        def states(table: CompiledView) -> DataFrame:
-            if table.joined is not None:
-                return table.joined.rows(table.view.key, states)
+        def states(table: Table) -> DataFrame:
+            if table.derivation is not None:
+                return table.derivation.states(table, states)
             return tracing.cached(steps.states(table, added_to[table.side]))
 
-        return tracing.only(joined.with_key(STEP, with_step).rows((STEP, *compiled.view.key), states))
+        by_step = joined_of(compiled.own).with_key(STEP, IntegerType())
+        return tracing.only(by_step.rows((STEP, *compiled.view.key), states))
 
     return Trace(traced, rows)
 
@@ -56,7 +58,7 @@ class _Search:
     tracing: Tracing
     _transformed: dict[str, DataFrame] = field(default_factory=dict)
 
-    def side_rows(self, side: CompiledView) -> DataFrame:
+    def side_rows(self, side: Table) -> DataFrame:
         """The transform's rows of a side, each with its record."""
         if side.side not in self._transformed:
             self._transformed[side.side] = self.tracing.transformed_rows(side)
@@ -65,10 +67,10 @@ class _Search:
     def sides(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
         """The keys of the sides' rows that take part in the rows with the wanted keys."""
         for table, keys in self.combined(joined, wanted):
-            if table.joined is None:
+            if table.derivation is None:
                 yield table, keys
             else:
-                yield from self.sides(table.joined, keys)
+                yield from self.sides(joined_of(table), keys)
 
     def combined(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
         """The keys of the rows that are combined to the wanted keys, in each table of each match."""
@@ -92,18 +94,19 @@ class _Search:
             found[name] = with_keys(wanted.select(*bound).distinct())(versions) if bound else versions
         return combinations(replace(match, where=()), found)
 
-    def _versions(self, table: CompiledView) -> DataFrame:
+    def _versions(self, table: Table) -> DataFrame:
         """The columns of a table that a match may use, in each version of each row. Counts have no versions."""
-        if table.joined is None:
+        if table.derivation is None:
             return versions_of(table, table.prepared(self.side_rows(table)))
+        joined = joined_of(table)
         parts = (
             combinations(
-                replace(match, where=()), {n: self._versions(table.joined.tables[match.table(n)]) for n in match.tables}
+                replace(match, where=()), {n: self._versions(joined.tables[match.table(n)]) for n in match.tables}
             ).select(*(F.col(match.key[k]).alias(k) for k in table.view.key))
-            for match in table.joined.counts.values()
+            for match in joined.counts.values()
         )
         keys = reduce(DataFrame.unionByName, parts).distinct()
-        return keys.withColumns({name: F.lit(None).cast("bigint") for name in table.joined.counts})
+        return keys.withColumns({name: F.lit(None).cast("bigint") for name in joined.counts})
 
 
 def _union(frames: Iterator[DataFrame]) -> DataFrame | None:

@@ -26,9 +26,10 @@ from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate_verifier import CertificateVerifier, VerificationVerdict
+from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.partial_audit import audit_partials
-from truelog.reconcile.reconcile import compare, reconcile
+from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.reconcile.repair import repair
 from truelog.schema.event import EventTypes
@@ -38,7 +39,7 @@ from truelog.support import faults
 from truelog.support.errors import BadDeclaration, Stale
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe import merge as copies
 
@@ -76,7 +77,7 @@ def seen(ground: Archived) -> list[tuple[object, ...]]:
 
 
 def change(ground: Archived, statement: str, side: str = "seen") -> None:
-    [table] = (each.table for each in ground.compiled.tables if each.side == side)
+    [table] = (each.name for each in ground.compiled.tables if each.side == side)
     name = sql.Identifier("state", table)
     assert ground.lab.connection.execute(sql.SQL(statement).format(name)).rowcount == 1
 
@@ -151,8 +152,8 @@ def test_after_a_kill_the_batch_counts_once(
         with pytest.raises((_KilledError, psycopg.OperationalError)):
             replace(ground, lab=replace(ground.lab, connection=own)).stream()
     assert own.closed
-    assert ground.compiled.seen is not None
-    query = sql.SQL("SELECT count(*) FROM {}").format(stage.table(ground.compiled.seen))
+    [side] = ground.compiled.sides
+    query = sql.SQL("SELECT count(*) FROM {}").format(stage.table(side))
     assert ground.lab.connection.execute(query).fetchone() == (staged,), "a killed process leaves its staged rows"
     ground.stream()
     assert (rows(ground), len(seen(ground))) == ({"a": 1}, 2)
@@ -253,7 +254,7 @@ def test_a_fallback_and_another_reading_leave_out_copies(ground: Archived) -> No
 
 def test_the_executors_role_may_read_seen_and_no_other_table(ground: Archived) -> None:
     query = "SELECT has_table_privilege('stager', format('state.%%I', %s::text), 'SELECT')"
-    allowed = [ground.lab.connection.execute(query, (each.table,)).fetchone() for each in ground.compiled.tables]
+    allowed = [ground.lab.connection.execute(query, (each.name,)).fetchone() for each in ground.compiled.tables]
     assert ([each.side for each in ground.compiled.tables], allowed) == (["", "seen"], [(False,), (True,)])
 
 
@@ -262,9 +263,9 @@ def test_a_wrong_partial_is_a_proved_cause(ground: Archived) -> None:
     ground.append(0, [Click("x", 0), Click("x", 1)])
     ground.stream()
     begin, end = Positions({"click": {0: 0, 1: 0}}, ground.ids), ground.positions.only(["click"])
-    covered, own = PartialRange(LATER, begin, end), ground.rebuilder.of_table(ground.compiled)
-    states = own.states_between(begin, end)
-    partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, covered, states.unionByName(states))
+    covered, own = PartialRange(LATER, begin, end), ground.compiled.own
+    states = ground.rebuilder.states_between(own, begin, end)
+    partials.replace(ground.lab.spark, ground.lab.settings, own, covered, states.unionByName(states))
     assert [each["cause"] for each in compare(ground.rebuilder).causes] == [Cause.PARTIAL]
     assert audit_partials(ground.rebuilder, every=True).wrong == [covered.day]
     assert compare(ground.rebuilder).verdict == "EQUAL"
@@ -272,7 +273,7 @@ def test_a_wrong_partial_is_a_proved_cause(ground: Archived) -> None:
 
 def test_a_recompute_makes_no_partial_of_seen(ground: Archived) -> None:
     assert [each.side for each in ground.compiled.sources] == ["", "seen"]
-    assert ground.compiled.daily == (ground.compiled,)
+    assert kinds.daily(ground.compiled) == (ground.compiled.own,)
 
 
 def test_a_late_event_and_its_copy_are_dropped_once(lab: Lab, s3: Settings) -> None:

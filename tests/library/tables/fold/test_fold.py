@@ -7,15 +7,18 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 
 from tests.beds.archived import Archived, change, oversized
+from tests.beds.lab import with_own
 from tests.library.click_views import ABOVE, MOST, above_average
 from truelog.batch import rejudge
 from truelog.kernel import merge
+from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause
-from truelog.reconcile.reconcile import compare, reconcile
+from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.support.errors import Stale
 from truelog.tables.fold import merge as groups
+from truelog.tables.fold.compiled import fold_of
 
 
 def two_urls(ground: Archived) -> None:
@@ -56,7 +59,7 @@ def test_a_group_with_too_many_inputs_has_no_rows(ground: Archived) -> None:
 
 def test_a_group_recovers_when_a_repair_removes_its_surplus(ground: Archived) -> None:
     insert = "INSERT INTO {} SELECT url, topic, partition, 100 + n, spent FROM {} CROSS JOIN generate_series(1, 3) AS n"
-    table = sql.Identifier("state", ground.compiled.sides[0].table)
+    table = sql.Identifier("state", ground.compiled.sides[0].name)
     ground.lab.connection.execute(sql.SQL(insert + " WHERE url = 'b'").format(table, table))
     ground.click(1, [("b", "2", 3)])
     ground.stream()
@@ -68,7 +71,7 @@ def test_a_group_recovers_when_a_repair_removes_its_surplus(ground: Archived) ->
 
 
 def test_a_row_that_does_not_follow_from_its_inputs_is_repaired(ground: Archived) -> None:
-    change(ground, ground.compiled.table, "UPDATE {} SET clicks = 7 WHERE url = 'b'")
+    change(ground, ground.compiled.own.name, "UPDATE {} SET clicks = 7 WHERE url = 'b'")
     found = compare(ground.rebuilder)
     assert (found.verdict, found.different, [each["cause"] for each in found.causes]) == ("DIFFERENT", 1, [Cause.HAND])
     repaired = reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True))
@@ -77,7 +80,7 @@ def test_a_row_that_does_not_follow_from_its_inputs_is_repaired(ground: Archived
 
 def test_a_wrong_input_and_the_rows_that_follow_from_it_are_repaired(ground: Archived) -> None:
     [inputs] = ground.compiled.sides
-    change(ground, inputs.table, "UPDATE {} SET spent = 8 WHERE spent = 1")
+    change(ground, inputs.name, "UPDATE {} SET spent = 8 WHERE spent = 1")
     ground.click(1, [("a", "6", 3)])
     ground.stream()  # folds the wrong input
     assert rows(ground) == [("a", 8, 1), ("b", 3, 1)]
@@ -124,18 +127,17 @@ def test_the_executors_role_may_read_the_inputs_and_no_other_table(ground: Archi
     [inputs] = ground.compiled.sides
     query = "SELECT has_table_privilege('stager', format('state.%%I', %s::text), 'SELECT')"
     allowed = {
-        each.table: ground.lab.connection.execute(query, (each.table,)).fetchone() for each in ground.compiled.tables
+        each.name: ground.lab.connection.execute(query, (each.name,)).fetchone() for each in ground.compiled.tables
     }
-    assert allowed == {ground.compiled.table: (False,), inputs.table: (True,)}
+    assert allowed == {ground.compiled.own.name: (False,), inputs.name: (True,)}
 
 
 def test_only_touched_groups_are_loaded(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = list[list[str]]()
-    assert ground.compiled.fold is not None
-    noted = replace(ground.compiled.fold, run=lambda inputs: _noted(inputs, loaded))
+    noted = replace(fold_of(ground.compiled.own), run=lambda inputs: _noted(inputs, loaded))
     ground.click(1, [("a", "6", 3)])
     with monkeypatch.context() as patched:
-        patched.setattr(ground, "compiled", replace(ground.compiled, fold=noted))
+        patched.setattr(ground, "compiled", with_own(ground.compiled, derivation=noted))
         ground.stream()
     assert loaded == [["a", "a", "a"]]
 

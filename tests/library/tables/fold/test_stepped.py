@@ -8,12 +8,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tests.beds.archived import Archived, change, oversized
+from tests.beds.lab import with_own
 from truelog import Group, Steps
 from truelog.batch import rejudge
-from truelog.reconcile.reconcile import compare, reconcile
+from truelog.reconcile.comparison.compare import compare
+from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.tables.fold import inputs as loaded_inputs
+from truelog.tables.fold.compiled import checkpoints_of, fold_of
 from truelog.tables.fold.stepped import SEED, Stepped
 
 EVERY, MOST = 2, 6
@@ -70,8 +73,9 @@ def checkpoints(ground: Archived) -> list[tuple[object, ...]]:
 
 
 def saved(ground: Archived) -> str:
-    assert ground.compiled.checkpoints is not None
-    return ground.compiled.checkpoints.table
+    table = checkpoints_of(ground.compiled)
+    assert table is not None
+    return table.name
 
 
 def loaded(ground: Archived) -> list[str]:
@@ -81,12 +85,10 @@ def loaded(ground: Archived) -> list[str]:
     def noted(inputs: DataFrame) -> DataFrame:
         letters = F.coalesce(F.col(SEED)["state"]["text"], "word").alias("letter")
         found.extend(row.letter for row in inputs.orderBy("partition", "offset").select(letters).collect())
-        assert before.fold is not None
-        return before.fold.run(inputs)
+        return fold.run(inputs)
 
-    before = ground.compiled
-    assert before.fold is not None
-    ground.compiled = replace(before, fold=replace(before.fold, run=noted))
+    before, fold = ground.compiled, fold_of(ground.compiled.own)
+    ground.compiled = with_own(before, derivation=replace(fold, run=noted))
     ground.stream()
     ground.compiled = before
     return found
@@ -160,7 +162,7 @@ def test_a_missing_checkpoint_is_found_although_the_rows_are_right(ground: Archi
 
 
 def test_a_wrong_input_is_repaired_with_all_that_follows_from_it(ground: Archived) -> None:
-    inputs = ground.compiled.sides[0].table
+    inputs = ground.compiled.sides[0].name
     change(ground, inputs, "UPDATE {} SET word = 'e' WHERE url = 'a' AND \"offset\" = 2")
     change(ground, inputs, "UPDATE {} SET word = 'O' WHERE url = 'a' AND \"offset\" = 0")
     change(ground, saved(ground), "UPDATE {} SET text = 'On' WHERE url = 'a'")
@@ -188,7 +190,7 @@ def test_a_certificate_a_fallback_and_another_reading_cover_checkpoints(ground: 
 
 def test_the_executors_role_may_read_inputs_and_checkpoints_but_no_rows(ground: Archived) -> None:
     query = "SELECT has_table_privilege('stager', format('state.%%I', %s::text), 'SELECT')"
-    allowed = [ground.lab.connection.execute(query, (each.table,)).fetchone() for each in ground.compiled.tables]
+    allowed = [ground.lab.connection.execute(query, (each.name,)).fetchone() for each in ground.compiled.tables]
     assert allowed == [(False,), (True,), (True,)]
 
 
@@ -209,8 +211,6 @@ right = Stepped.checkpoints
 @pytest.mark.parametrize("defect", [at_the_end_of_a_batch, one_too_early])
 def test_checkpoints_elsewhere_are_found(ground: Archived, monkeypatch: pytest.MonkeyPatch, defect: object) -> None:
     spell(ground, 0, "a", "two")
-    fold = ground.compiled.checkpoints and ground.compiled.checkpoints.fold
-    assert fold is not None
     with monkeypatch.context() as planted:
         planted.setattr(Stepped, "checkpoints", defect)
         planted.setattr(ground, "compiled", ground.lab.compiled(ground.compiled.name, WORDS))

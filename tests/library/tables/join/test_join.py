@@ -10,12 +10,13 @@ from psycopg import sql
 from tests.beds.archived import Archived
 from tests.library.click_views import POPULAR, TIMELINE
 from truelog.batch import rejudge
+from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause
-from truelog.reconcile.reconcile import compare, reconcile
+from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.serving import fallback
 from truelog.tables import stage
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.table import Table
 
 
 @dataclass
@@ -65,11 +66,11 @@ class Timeline:
         assert self.rows() == self.oracle.timeline()
         assert compare(self.archived.rebuilder).verdict == "EQUAL"
 
-    def table(self, side: str) -> CompiledView:
+    def table(self, side: str) -> Table:
         return {each.side: each for each in self.archived.compiled.tables}[side]
 
     def spoil(self, side: str, statement: str) -> None:
-        name = sql.Identifier("state", self.table(side).table)
+        name = sql.Identifier("state", self.table(side).name)
         assert self.archived.lab.connection.execute(sql.SQL(statement).format(name)).rowcount == 1
 
 
@@ -182,7 +183,7 @@ def test_a_certificate_a_fallback_and_another_reading_cover_a_join(timeline: Tim
 def test_rows_are_looked_up_by_index(timeline: Timeline) -> None:
     indexes = timeline.archived.lab.connection.execute(
         "SELECT indexdef FROM pg_indexes WHERE schemaname = 'state' AND tablename = ANY(%s)",
-        ([timeline.table(side).table for side in ("follows", "tweets")],),
+        ([timeline.table(side).name for side in ("follows", "tweets")],),
     ).fetchall()
     ends = {str(definition).split("(")[-1].split(")")[0] for (definition,) in indexes}
     assert ends == {"follower, followee", "followee", "tweet", "author"}
@@ -190,5 +191,5 @@ def test_rows_are_looked_up_by_index(timeline: Timeline) -> None:
 
 def _require_no_noted_row(timeline: Timeline) -> None:
     for side in ("follows", "tweets", "authors"):
-        noted = sql.Identifier("stage", f"{timeline.table(side).table}{stage.CHANGES}")
+        noted = sql.Identifier("stage", f"{timeline.table(side).name}{stage.CHANGES}")
         assert timeline.archived.lab.connection.execute(sql.SQL("SELECT FROM {}").format(noted)).fetchall() == []

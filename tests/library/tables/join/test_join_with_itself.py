@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tests.beds.archived import new_archive
 from tests.beds.lab import Lab
 from truelog import Join, Latest, Match, View, latest
-from truelog.reconcile.reconcile import compare
+from truelog.reconcile.comparison.compare import compare
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 

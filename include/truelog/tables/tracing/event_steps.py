@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType
 
-from truelog.tables.compiled_view import CompiledView, RowFilter, extend_view
-from truelog.tables.contributions import totals_by_record
+from truelog.tables.row_filter import RowFilter
+from truelog.tables.table import Table
+from truelog.tables.tracing.contributions import totals_by_record
 
 STEP = "_step"  # column with the number of the state to which a row belongs
 PLACE = "_place"
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     offset: int
 
 
-def contributions(table: CompiledView, rows: DataFrame, only: RowFilter) -> DataFrame:
+def contributions(table: Table, rows: DataFrame, only: RowFilter) -> DataFrame:
     """What each record adds to the rows that `only` selects, with the record's place and time."""
     view, added = table.view, totals_by_record(table, rows, only)
     topic = F.element_at(F.array(*map(F.lit, view.reads)), F.col("_topic") + 1)
@@ -65,15 +65,10 @@ class EventSteps:
         step = F.size(F.filter("_places", lambda place: place < F.col(PLACE))) + 1
         return added.crossJoin(F.broadcast(places)).withColumn(STEP, step).drop("_places")
 
-    def states(self, table: CompiledView, added: DataFrame) -> DataFrame:
+    def states(self, table: Table, added: DataFrame) -> DataFrame:
         """The states of a table after each step. `table` has the step in its key."""
         names = (*(name for name in table.view.key if name != STEP), *table.view.measures)
         by_step = table.plus(self.first_steps(added).select(STEP, *names)).withColumnRenamed(STEP, "_since")
         numbers = self.spark.createDataFrame([(number,) for number in self.numbers], f"{STEP} int")
         contained = by_step.join(F.broadcast(numbers), F.col("_since") <= F.col(STEP))
         return table.plus(contained.select(STEP, *names))
-
-
-def with_step(table: CompiledView) -> CompiledView:
-    """The table with the step in its key."""
-    return extend_view(table, STEP, IntegerType())

@@ -8,22 +8,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, TimestampType
 
 from truelog.log.records import EventFrames
-from truelog.tables.compiled_view import CompiledView, RowFilter, extend_view
 from truelog.tables.provenance_frame import ProvenanceFrame
+from truelog.tables.row_filter import RowFilter
+from truelog.tables.table import Table
 
 COORDINATES = ("_topic", "_partition", "_offset")  # the topic is its index in the view's `reads`
 RECORD = (*COORDINATES, "_broker_time", "_event_time")
 _TYPES = dict(zip(RECORD, (IntegerType(), IntegerType(), LongType(), TimestampType(), TimestampType()), strict=True))
 
 
-def by_record(compiled: CompiledView) -> CompiledView:
+def by_record(table: Table) -> Table:
     """The table with the record added to the key. (A text in the key would leave less room for the other texts.)"""
-    return reduce(lambda extended, column: extend_view(extended, *column), reversed(_TYPES.items()), compiled)
+    return reduce(lambda extended, column: extended.with_key(*column), reversed(_TYPES.items()), table)
 
 
-def transformed_by_record(compiled: CompiledView, events: EventFrames) -> DataFrame:
+def transformed_by_record(table: Table, events: EventFrames) -> DataFrame:
     """The transform's rows for these events, each with its record."""
-    view = compiled.view
+    view = table.view
     frames: list[Any] = []
     for number, topic in enumerate(view.reads):
         values = (F.lit(number), *map(F.col, ("partition", "offset", "broker_time", "event_time")))
@@ -33,6 +34,6 @@ def transformed_by_record(compiled: CompiledView, events: EventFrames) -> DataFr
     return rows
 
 
-def totals_by_record(compiled: CompiledView, transformed: DataFrame, only: RowFilter) -> DataFrame:
+def totals_by_record(table: Table, transformed: DataFrame, only: RowFilter) -> DataFrame:
     """What each record adds to the rows that `only` selects, as states with the record in the key."""
-    return by_record(compiled).totals(transformed, only)
+    return by_record(table).totals(transformed, only)

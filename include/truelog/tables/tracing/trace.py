@@ -6,15 +6,17 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from truelog.tables.compiled_view import CompiledView, RowFilter
-from truelog.tables.event_steps import EventSteps
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.row_filter import RowFilter
+from truelog.tables.table import Table
+from truelog.tables.tracing.event_steps import EventSteps
 
 
 @dataclass(frozen=True)
 class TracedTable:
     """A table to which events add, the contributions from which the row follows, and those of the listed events."""
 
-    table: CompiledView
+    table: Table
     added: DataFrame
     listed: DataFrame
 
@@ -41,7 +43,7 @@ class Tracing(Protocol):
     def only(self) -> RowFilter:
         """A filter for the rows with these values."""
 
-    def transformed_rows(self, table: CompiledView) -> DataFrame:
+    def transformed_rows(self, table: Table) -> DataFrame:
         """The rows that the transform of a table selects from the log, each with its record."""
 
     def cached(self, rows: DataFrame) -> DataFrame:
