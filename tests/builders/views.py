@@ -69,11 +69,18 @@ def forget_samples(connection: Connection) -> None:
 
 
 def an_exclusion(
-    connection: Connection, view: str, offset: int, *, version: int = 1, topic: str = "t", error: str = ""
+    connection: Connection,
+    view: str,
+    offset: int,
+    *,
+    version: int = 1,
+    topic: str = "t",
+    error: str = "",
+    ago: timedelta = NO_TIME,
 ) -> None:
-    """A record of partition 0 on which the view's transform failed."""
-    columns = {"view": view, "version": version, "topic": topic, "partition": 0, "offset": offset, "error": error}
-    insert(connection, "exclusion", **columns)
+    """A record of partition 0 on which the view's transform failed some time ago."""
+    judged = {"topic": topic, "topic_id": "an-id", "reading": 0, "partition": 0, "offset": offset}
+    insert(connection, "exclusion", view=view, version=version, **judged, error=error, noticed_at=before_now(ago))
 
 
 def an_oversized_group(connection: Connection, view: str, group: Sequence[Any], *, version: int = 1) -> None:

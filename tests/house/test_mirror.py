@@ -13,8 +13,6 @@ from tests.nightly.mutation import LIBRARY, SUITES
 
 TESTS = "tests/library/"
 HOMES = {"runtime": "include/"}  # other packages are in the library
-# Packages that get other names now. Each is removed from here with its new name.
-RENAMED = tuple(f"{TESTS}{name}/" for name in ("alerts", "archive", "ingest", "lag", "measures", "monitor", "serving"))
 NAMED = re.compile(r"\btests/[\w/]+\.py\b")
 
 
@@ -25,7 +23,7 @@ def without_module(root: Path) -> list[str]:
         f"{name} tests no module of {package}/; give it the name of the module that it tests, or move it"
         for name in (str(path.relative_to(root)) for path in files(root, f"{TESTS}*test_*.py"))
         for package in [_package(name)]
-        if not _subjects(package, modules) & _beginnings(name) and not name.startswith(RENAMED)
+        if not _subjects(package, modules) & _beginnings(name)
     ]
 
 

@@ -54,7 +54,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "batch/partials.py": ("tests/library/maintenance/test_upkeep.py", "tests/laws/test_stream_equals_batch.py"),
     "reconcile/comparison/compare.py": (
         "tests/library/reconcile/test_reconcile.py",
-        "tests/library/reconcile/test_snapshot.py",
+        "tests/library/reconcile/test_reconcile_snapshot.py",
         "tests/library/reconcile/test_root_cause.py",
     ),
     "reconcile/reconcile.py": (

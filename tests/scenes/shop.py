@@ -21,7 +21,7 @@ from truelog.traffic.generator import TOPICS, generate
 from truelog.views.view import View
 
 PORTION = 50  # events
-_PACE_SECONDS = 2.0  # between portions: a stream plans each batch anew, whatever its size
+_PACE_SECONDS = 2.0  # between portions: a stream plans again for each batch, whatever its size
 _DAY_SECONDS = 86_400.0
 _SCRIPTS = {"stream": "stream.py", "archive": "archive.py"}
 

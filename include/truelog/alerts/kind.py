@@ -160,6 +160,12 @@ KINDS = {
         "Read in `truelog.oversized_group` which groups these are. Is a key misused, such as one id for all visitors?",
         "plugin/truelog/truelog/view?name={subject}",
     ),
+    "records_excluded": Kind(
+        Severity.WARNING,
+        "{subject} leaves out records on which its transform fails",
+        "Open the record on *Records*. Does its producer send other values than before, or is the transform not total?",
+        "plugin/truelog/truelog/view?name={subject}",
+    ),
     "topic_suspended": Kind(
         Severity.CRITICAL,
         "the {subject} topic cannot be read safely and is suspended",

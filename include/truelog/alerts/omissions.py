@@ -1,4 +1,6 @@
-"""Finds views that leave much out: late events, groups with too many inputs, and what came after an old build."""
+"""Finds what views leave out: late events, groups with too many inputs, records on which a transform fails, and what
+came after an old build.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +13,7 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-OMISSION_KINDS = ("late_events_dropped", "groups_oversized", "build_overdue")
+OMISSION_KINDS = ("late_events_dropped", "groups_oversized", "records_excluded", "build_overdue")
 _SIDE = "dropped"
 _DROPPING = """
     SELECT view, version FROM truelog.deployed JOIN truelog.view USING (view, version)
@@ -22,6 +24,12 @@ _OVERSIZED = """
     FROM truelog.deployed JOIN truelog.oversized_group USING (view, version)
     WHERE view = ANY(%s) GROUP BY view ORDER BY view
 """
+# The last record that each view has excluded within an hour, and the number of all of them.
+_EXCLUDED = """
+    SELECT DISTINCT ON (view) view, topic, partition, "offset", error, count(*) OVER (PARTITION BY view)
+    FROM truelog.deployed JOIN truelog.exclusion USING (view, version)
+    WHERE view = ANY(%s) AND noticed_at > now() - interval '1 hour' ORDER BY view, noticed_at DESC, "offset" DESC
+"""
 _OVERDUE = """
     SELECT view, built_at IS NOT NULL, age, reason FROM truelog.batch_only LEFT JOIN truelog.batch_refusal USING (view)
     WHERE view = ANY(%s) AND age > %s ORDER BY view
@@ -29,11 +37,12 @@ _OVERDUE = """
 
 
 def observe(settings: Settings) -> Observation:
-    """One finding for each view that dropped many events lately, has an oversized group, or was built too long ago."""
+    """One finding for each view and each way to leave something out, or to be built too long ago."""
     names = catalogue.view_names(settings.views_folder)
     with db_snapshot.read_snapshot(settings) as connection:
         late, oversized = _late_events(settings, connection, names), _oversized_groups(connection, names)
-        return Observation((*late, *oversized, *_overdue_builds(settings, connection, names)))
+        excluded = _excluded_records(connection, names)
+        return Observation((*late, *oversized, *excluded, *_overdue_builds(settings, connection, names)))
 
 
 def _late_events(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
@@ -54,6 +63,13 @@ def _oversized_groups(connection: Connection, names: list[str]) -> Iterator[Find
     oversized = connection.execute(_OVERSIZED, (names,)).fetchall()
     for view, number in oversized:
         yield Finding("groups_oversized", view, f"groups without rows: {number:,}; see `truelog.oversized_group`")
+
+
+def _excluded_records(connection: Connection, names: list[str]) -> Iterator[Finding]:
+    for view, topic, partition, offset, error, number in connection.execute(_EXCLUDED, (names,)).fetchall():
+        yield Finding(
+            "records_excluded", view, f"{number:,} in the last hour, at last {topic} {partition}:{offset}: {error}"
+        )
 
 
 def _overdue_builds(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:

@@ -46,6 +46,7 @@ def build_answer(
     if not improves(archived):
         return None
     staged = rebuilder.exclude_and_retry(
+        archived,
         lambda: rebuilder.countable_events(merge.positions(connection, compiled), archived),
         lambda: rebuilder.stage_rows(archived),
     )

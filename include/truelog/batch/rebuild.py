@@ -20,8 +20,8 @@ from truelog.batch.lookback import find_lookback
 from truelog.batch.partial_selection import PartialSelection, select_partials
 from truelog.batch.partials import Partials
 from truelog.batch.shared_events import SharedEvents
-from truelog.kernel import bad_records, clock, merge
-from truelog.kernel.merge import Excluded
+from truelog.kernel import bad_records, clock, exclusions, merge
+from truelog.kernel.exclusions import Excluded, Exclusions
 from truelog.log.positions import Positions, Range
 from truelog.log.records import Coordinates, EventFrames
 from truelog.schema import event_version
@@ -198,38 +198,42 @@ class Rebuilder:
             if topic in types
         }
 
-    def excluded(self, positions: Positions) -> list[Coordinates]:
-        """The coordinates of the records below `positions` that the view's stream excluded."""
-        rows = self.connection.execute(
-            'SELECT topic, partition, "offset" FROM truelog.exclusion WHERE view = %s AND version = %s',
-            (self.compiled.name, self.compiled.view.version),
-        ).fetchall()
-        excluded = [(str(t), int(str(p)), int(str(o))) for t, p, o in rows]
-        return [(t, p, o) for t, p, o in excluded if o < positions.at(t, p)]
+    def exclusions(self, positions: Positions) -> Exclusions:
+        """The view's exclusions in the topics of these positions."""
+        return Exclusions(self.connection, self.compiled, positions.ids, self.readings)
 
-    def exclude_and_retry(self, events: Callable[[], EventFrames], attempt: Callable[[], _T]) -> _T:
+    def excluded(self, positions: Positions) -> list[Coordinates]:
+        """The coordinates of the records below `positions` that the view leaves out."""
+        return self.exclusions(positions).below(positions)
+
+    def exclude_and_retry(
+        self, positions: Positions, events: Callable[[], EventFrames], attempt: Callable[[], _T]
+    ) -> _T:
         """Run `attempt`; if the transform fails on some events, exclude these records and run `attempt` again.
 
-        The archive may contain bad records that the stream has not read yet. `events` is called only after a failure.
+        The archive may contain bad records that the stream has not read yet. `events` is called only after a failure,
+        and returns events below `positions`.
 
         Raises: the first error, if no single record causes it.
         """
 
         def without(excluded: Sequence[Excluded]) -> _T:
-            merge.exclude(self.connection, self.compiled, excluded)
+            self.exclusions(positions).add(excluded)
             return attempt()
 
         return bad_records.exclude_and_retry(self.compiled, events, without)
 
-    def unfounded_exclusions(self, positions: Positions) -> list[Coordinates]:
-        """The excluded records below `positions` on which the transform does not fail."""
-        excluded = self.excluded(positions)
-        if not excluded:
-            return []
-        wanted = Wanted.of(excluded, positions.ids)
-        return bad_records.unfounded_exclusions(
-            self.compiled, self.source.events(self.compiled.view.topics, wanted), excluded
-        )
+    def prove_exclusions(self, positions: Positions) -> list[Coordinates]:
+        """Prove the exclusions below `positions` that are not proved yet; from raw bytes, all of them.
+
+        Returns the records whose exclusion is refuted now. Partials may lack them.
+        """
+
+        def unfounded(records: list[Coordinates]) -> list[Coordinates]:
+            events = self.source.events(self.compiled.view.topics, Wanted.of(records, positions.ids))
+            return bad_records.unfounded_exclusions(self.compiled, events, records)
+
+        return exclusions.prove(self.exclusions(positions), positions, unfounded, every=self.from_raw)
 
     def _event_types(self) -> EventTypes:
         return {topic: self.context.event_types[topic] for topic in self.compiled.view.topics}

@@ -70,7 +70,7 @@ def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, u
         rebuilder = Rebuilder(context, connection, compiled)
         covered = PartialRange(day, begin, end, rebuilder.readings)
         keys = rebuilder.exclude_and_retry(
-            lambda: rebuilder.countable_events(begin, end), lambda: _replace_partials(rebuilder, covered)
+            end, lambda: rebuilder.countable_events(begin, end), lambda: _replace_partials(rebuilder, covered)
         )
     return Recomputed(compiled.name, covered, keys)
 

@@ -99,6 +99,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
     positions = merge.positions(connection, compiled)
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
     staged = rebuilder.exclude_and_retry(  # 2
+        positions,
         lambda: rebuilder.countable_events(Positions(), positions),
         lambda: rebuilder.stage_rows(positions),
     )
@@ -113,6 +114,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
         for rows in staged_rows:
             rebuilder.merge_staged("state", rows)
         merge.drop_expired(connection, compiled, "state", final)
+        rebuilder.exclusions(final).drop_earlier()
         _record_readings(rebuilder)
         faults.reach("rejudge.before_commit")
 

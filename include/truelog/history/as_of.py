@@ -110,6 +110,7 @@ def _rebuild(rebuilder: Rebuilder, positions: Positions) -> None:
     reads, ticks = compiled.view.reads, rebuilder.source.ticks(positions)
     now = clock.at_from_ticks(ticks, positions, reads) if compiled.view.reads_clock else None
     staged = rebuilder.exclude_and_retry(
+        positions,
         lambda: rebuilder.countable_events(merge.positions(connection, compiled), positions),
         lambda: rebuilder.stage_rows(positions),
     )

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 from truelog.control.lease import Holder
 from truelog.kernel import bad_records, merge
+from truelog.kernel.exclusions import Excluded
 from truelog.kernel.log_guard import LogGuard
-from truelog.kernel.merge import Excluded, Merge
+from truelog.kernel.merge import Merge
 from truelog.log import records
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions

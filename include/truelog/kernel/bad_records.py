@@ -18,13 +18,13 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog.kernel.merge import Excluded
+from truelog.kernel.exclusions import Excluded
 from truelog.kernel.value_error import FAILURES, is_value_error, reason
 from truelog.log.records import Coordinates, EventFrames
 from truelog.schema.names import COORDINATES
 from truelog.tables.compiled_view import CompiledView
 
-_MAX_BAD_RECORDS, _MAX_BAD_SHARE = 1_000, 0.01  # more than both mean broken code, not broken records
+_MAX_BAD_RECORDS, _MAX_BAD_SHARE = 100, 0.01  # of a batch: more than both mean broken code, not broken records
 _SAMPLE = 24  # if all records of a random sample are bad, more than half of the records are bad
 _INFERRED = "inferred"  # the reason of a span that must be bad, because the rest of a bad span is good
 

@@ -6,10 +6,10 @@
 3. check the lease: the caller must still hold it
 4. check the staged rows: they must be the rows that the executors loaded
 5. add the staged rows to the table
-6. exclude the records on which the transform failed
-7. drop the rows that have expired by the log's clock, and the ids that no longer have copies
-8. advance the positions
-9. record the merge in the tally
+6. drop the rows that have expired by the log's clock, and the ids that no longer have copies
+7. advance the positions
+8. record the merge in the tally
+9. exclude the records on which the transform failed, unless they are too many of those in the tally
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,8 @@ from datetime import datetime
 from typing import Any, cast
 
 from truelog.control import lease
-from truelog.kernel import clock
+from truelog.kernel import clock, exclusions
+from truelog.kernel.exclusions import Excluded, Exclusions
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
@@ -28,19 +29,17 @@ from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.stage import StagedRows
 
-
-@dataclass(frozen=True)
-class Excluded:
-    """A record on which a view's transform fails, and the error."""
-
-    topic: str
-    partition: int
-    offset: int
-    error: str
-
-    @property
-    def coordinates(self) -> tuple[str, int, int]:
-        return self.topic, self.partition, self.offset
+_TALLY = """
+    INSERT INTO truelog.merge_tally AS t
+        (view, version, merges, rows, preparing, merging, clock, records, hour, hour_records)
+    VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now()), %s, %s, date_trunc('hour', now()), %s)
+    ON CONFLICT (view, version) DO UPDATE SET merges = t.merges + 1, rows = t.rows + excluded.rows,
+        preparing = t.preparing + excluded.preparing, merging = t.merging + excluded.merging, clock = excluded.clock,
+        records = t.records + excluded.records, hour = excluded.hour,
+        earlier_records = CASE t.hour WHEN excluded.hour THEN t.earlier_records
+            WHEN excluded.hour - interval '1 hour' THEN t.hour_records ELSE 0 END,
+        hour_records = CASE t.hour WHEN excluded.hour THEN t.hour_records ELSE 0 END + excluded.hour_records
+"""
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,11 @@ class Merge:
     epochs: Epochs = field(default_factory=dict)  # the leader epochs in which the end was reached
     repairs: int | None = None  # the view's repairs before any of its rows were read; None if none were read
 
+    def records(self, compiled: CompiledView) -> int:
+        """The number of records that the view reads in this merge, counted by their offsets."""
+        end = self.end.only(compiled.view.reads)
+        return sum(each.end - each.start for each in self.begin.only(compiled.view.reads).ranges_to(end))
+
 
 def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: lease.Holder | None = None) -> None:
     """Merge in one transaction, which writes everything or nothing.
@@ -67,6 +71,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         Gap: the view is before the beginning of the batch (perhaps after a restore); a merge would skip records.
         Fenced: another process holds the application's lease.
         StagingTorn: staged rows were lost; repeat the batch.
+        TooManyExcluded: the transform has failed on too many records lately.
     """
     with connection.transaction():
         lock(connection, compiled)  # 1
@@ -79,11 +84,13 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         stage.require_complete(connection, compiled, merge.staged)  # 4
         kinds.add_batch(connection, compiled, merge.staged)  # 5
         faults.reach("merge.added")
-        exclude(connection, compiled, merge.excluded)  # 6
-        now = drop_expired(connection, compiled, "state", merge.end)  # 7
-        _advance(connection, compiled, merge)  # 8
+        now = drop_expired(connection, compiled, "state", merge.end)  # 6
+        _advance(connection, compiled, merge)  # 7
         stage.clear(connection, compiled, merge.staged)
-        _tally(connection, compiled, merge, now)  # 9
+        _tally(connection, compiled, merge, now)  # 8
+        if merge.excluded:
+            Exclusions(connection, compiled, merge.end.ids, merge.readings).add(merge.excluded)  # 9
+            exclusions.require_few(connection, compiled, merge.records(compiled))
         faults.reach("merge.advanced")
     faults.reach("merge.committed")
 
@@ -178,17 +185,6 @@ def drop_expired_at(connection: Connection, compiled: CompiledView, schema: str,
         clock.drop_before(connection, each, schema, clock.cutoff_at(each, now))
 
 
-def exclude(connection: Connection, compiled: CompiledView, excluded: Sequence[Excluded]) -> None:
-    """Exclude records from the stream and from rebuilds; excluding a record twice changes nothing."""
-    rows = [(compiled.name, compiled.view.version, e.topic, e.partition, e.offset, e.error) for e in excluded]
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            'INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error) '
-            "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-            rows,
-        )
-
-
 def leader_epochs(connection: Connection, compiled: CompiledView) -> Epochs:
     """The leader epochs in which the view reached its positions, as far as they are known."""
     rows = connection.execute(
@@ -221,9 +217,13 @@ def _advance(connection: Connection, compiled: CompiledView, merge: Merge) -> No
 def _tally(connection: Connection, compiled: CompiledView, merge: Merge, now: datetime | None) -> None:
     """Record the merge in the same transaction, so that a repeated merge counts once. The time excludes the commit."""
     connection.execute(
-        "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging, clock) "
-        "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now()), %s) "
-        "ON CONFLICT (view, version) DO UPDATE SET merges = t.merges + 1, rows = t.rows + excluded.rows, "
-        "preparing = t.preparing + excluded.preparing, merging = t.merging + excluded.merging, clock = excluded.clock",
-        (compiled.name, compiled.view.version, merge.staged.rows, merge.prepare_seconds, now),
+        _TALLY,
+        (
+            compiled.name,
+            compiled.view.version,
+            merge.staged.rows,
+            merge.prepare_seconds,
+            now,
+            *2 * (merge.records(compiled),),
+        ),
     )

@@ -11,7 +11,8 @@ have counted records that are lost. In each partition that was cut:
 3. If the archive is past the cut, append the records between the cut and this offset again. A header with their first
    coordinates lets a repeated command skip the records that were appended already.
 4. If the archive is past the cut, move it to this offset.
-5. Store the decision. Readers take the records below this offset from the archive only.
+5. Store the decision. Readers take the records below this offset from the archive only. If the log stays as it is, its
+   new records have the offsets of lost records, so exclusions of lost records are deleted.
 
 A compacted topic keeps the last record of each key. If the archive is past the cut, everything since the cut is
 therefore appended again, in the same order, even records that no reader has passed.
@@ -111,7 +112,13 @@ def _accept(settings: Settings, broker: AdminClient, connection: Connection, cut
     if plan.moves and archive is not None and archive.positions.get(cut.partition, 0) <= first:
         _advance_archive(settings, broker, archive, cut, first)  # 4
     faults.reach("accept_cut.archived")
-    log_cuts.accept(connection, cut, first, by_hand())  # 5
+    with connection.transaction():
+        log_cuts.accept(connection, cut, first, by_hand())  # 5
+        if not plan.moves:
+            connection.execute(
+                'DELETE FROM truelog.exclusion WHERE (topic_id, partition) = (%s, %s) AND "offset" >= %s',
+                (cut.topic_id, cut.partition, cut.end),
+            )
     return AcceptedCut(cut.topic, cut.partition, cut.end, first, moved, plan.lost, plan.views)
 
 

@@ -22,6 +22,7 @@ class Cause(StrEnum):
     CODE = "changed code"
     FILE = "missing archive file"
     PARTIAL = "wrong partial"
+    EXCLUSION = "wrong exclusion"
     HAND = "wrong value by hand"
     UNKNOWN = "unknown"
 

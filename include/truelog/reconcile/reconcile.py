@@ -27,7 +27,6 @@ from truelog.reconcile.partial_audit import audit_partials, oldest_proof
 from truelog.reconcile.reconcile_result import (
     COMPARE_ONLY,
     NOWHERE,
-    SAMPLE,
     ReconcileRequest,
     ReconcileResult,
     save,
@@ -65,8 +64,6 @@ def reconcile(
         audit_all = request.from_raw and request.repair
         wrong = audit_partials(rebuilder, every=audit_all).wrong if request.audit or audit_all else ()
         result = compare(rebuilder, incremental=request.incremental)
-        if request.from_raw and result.equal:
-            result = _check_exclusions(rebuilder, result)
         result = _save_comparison(rebuilder, result, request)
         if request.repair and may_be_repaired(context.settings, result):
             result = _save_comparison(rebuilder, _repair(rebuilder, result, request), request)
@@ -83,19 +80,6 @@ def may_be_repaired(settings: Settings, result: ReconcileResult) -> bool:
     unequal = result.missing + result.extra + result.different
     few = max(settings.repair_rows, settings.repair_share * result.rows)
     return settings.repair_share > 0 and 0 < unequal <= few
-
-
-def _check_exclusions(rebuilder: Rebuilder, result: ReconcileResult) -> ReconcileResult:
-    """Change an EQUAL result to DIFFERENT if the transform does not fail on some of the skipped records."""
-    unfounded = rebuilder.unfounded_exclusions(result.positions)
-    if not unfounded:
-        return result
-    named = ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in unfounded[:SAMPLE])
-    reason = (
-        f"the transform does not fail on {len(unfounded)} of the skipped records: {named}. "
-        f"Delete their rows from truelog.exclusion. Then run `truelog reconcile --from-raw --repair` to count them."
-    )
-    return replace(result, verdict="DIFFERENT", reason=reason)
 
 
 def _repair(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
@@ -118,9 +102,11 @@ def _save_comparison(rebuilder: Rebuilder, result: ReconcileResult, request: Rec
             row_diff.set_reconciliation(rebuilder.connection, each, saved.id)
     if not saved.equal or saved.rebuilt is None:  # rows may only have become equal during the comparison
         return saved
-    excluded = rebuilder.excluded(saved.positions)
+    exclusions = rebuilder.exclusions(saved.positions)
+    exclusions.drop(exclusions.refuted(saved.positions))  # the rows count these records by now
     used = rebuilder.event_versions(saved.positions)
     proved_at = _oldest_proof(rebuilder, saved, request)
+    excluded = exclusions.below(saved.positions)
     equal = EqualResult(saved.positions, excluded, saved.rebuilt.tables, request.from_raw, used, proved_at)
     made = certificate.make_certificate(rebuilder.context.spark, rebuilder.compiled, equal)
     certificate_store.store(rebuilder.context.settings, rebuilder.connection, made, saved.id)

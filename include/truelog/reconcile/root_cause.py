@@ -3,14 +3,15 @@
 1. Check the archive's files. A missing file, or a file with fewer records than were committed, explains any difference.
 2. Read from the archive, by offset, what each record below the positions adds to the differing keys.
 3. Wrong partial: all records add up to the streamed rows, so only the rebuild from partials is wrong.
-4. Wrong value by hand: no event has the row's key, or a sum is negative or more than twice what its events add.
-5. Lost batch or duplicate, for the remaining rows: if some ranges of records (`offset_search`) are left out or counted
+4. Wrong exclusion: without records whose exclusion was refuted, the records add up to the streamed rows.
+5. Wrong value by hand: no event has the row's key, or a sum is negative or more than twice what its events add.
+6. Lost batch or duplicate, for the remaining rows: if some ranges of records (`offset_search`) are left out or counted
    twice, the records add up to the streamed rows in every column. First all rows together, then the rows that lack
    something, then the rows that have too much.
-6. Wrong value by hand, for the rows that no such range explains.
+7. Wrong value by hand, for the rows that no such range explains.
 
 The investigation of a view has a time limit. A row that it does not reach is unknown, and so is a row of a view without
-a measure by which ranges can be searched. For a view with `dedupe`, only steps 1 to 3 are a proof.
+a measure by which ranges can be searched. For a view with `dedupe`, only steps 1 to 4 are a proof.
 """
 
 import logging
@@ -166,17 +167,18 @@ class _Investigation:
             about = "the records add up to the streamed rows, so a partial is wrong"
             self.found.update(_all(self.rows, Cause.PARTIAL, about))
             return
+        self._by_exclusions(added)  # 4
         if kinds.lookback_seconds(self.table) is not None:
             why = "not searched: without an event, its copies would count, so that a lost batch could explain any row"
-            self.found.update(_all(self.rows, Cause.UNKNOWN, why))
+            self.found.update(_all(self._unexplained(), Cause.UNKNOWN, why))
             return
         sums = self._nonnegative_sums(added)
-        self.found.update(self._by_hand(added, sums))  # 4
+        self.found.update(self._by_hand(added, sums) | self.found)  # 5
         if not sums:
             why = "not searched: the view has no sum of whole, nonnegative numbers"
             self.found.update(_all(self._unexplained(), Cause.UNKNOWN, why))
             return
-        for cause in (Cause.LOST, Cause.DUPLICATE):  # 5
+        for cause in (Cause.LOST, Cause.DUPLICATE):  # 6
             self._by_ranges(added, self._unexplained(), cause, sums)
         for cause in (Cause.LOST, Cause.DUPLICATE):
             some = {key for key in self._unexplained() if self._is_possible({key}, cause, sums)}
@@ -185,7 +187,19 @@ class _Investigation:
         why = "not searched: some of the key's events add nothing to any sum"
         self.found.update(_all(self._unexplained() & self._with_empty_events(added, sums), Cause.UNKNOWN, why))
         why = "no lost or duplicated range of records explains these rows; the archive's files are complete"
-        self.found.update(_all(self._unexplained(), Cause.HAND, why))  # 6
+        self.found.update(_all(self._unexplained(), Cause.HAND, why))  # 7
+
+    def _by_exclusions(self, added: DataFrame) -> None:
+        """Explain the rows that lack just the records whose exclusion was refuted."""
+        refuted = self.rebuilder.exclusions(self.positions).refuted(self.positions)
+        ranges = [Range(t, p, offset, offset + 1) for t, p, offset in refuted if t in self.table.view.reads]
+        if not ranges:
+            return
+        inside = reduce(Column.__or__, map(self._lies_in, ranges))
+        keys = {row[0] for row in added.where(inside).select(self._key(added)).distinct().collect()}
+        if self._equals_streamed(self._simulate(self._with_keys(keys)(added), ranges, Cause.LOST), keys):
+            about = f"the stream left out {_evidence(ranges)}, but the transform does not fail on them"
+            self.found.update(_all(keys, Cause.EXCLUSION, about))
 
     def _unexplained(self) -> set[str]:
         """The rows that still need an explanation, before each further step."""

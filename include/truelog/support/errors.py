@@ -14,6 +14,7 @@ TruelogError
 ├── TopicRecreated   a topic's id differs from the id in the positions
 ├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
+├── TooManyExcluded  a view's transform fails on too many records
 ├── BaseAltered      the rows from which a comparison begins were changed
 ├── ArchiveBehind    the archive has not reached the requested positions
 ├── LogCut           the log has lost records that a reader had already read
@@ -95,6 +96,10 @@ class TopicRefused(TruelogError):
 
 class BadDeclaration(TruelogError):
     """The platform cannot support the declaration of an event type or a view."""
+
+
+class TooManyExcluded(TruelogError):
+    """A view's transform fails on so many records that leaving them out would make the view wrong."""
 
 
 class BaseAltered(TruelogError):

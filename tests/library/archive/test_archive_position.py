@@ -8,7 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from tests.beds.archived import drop_archive
 from tests.deadline import deadline, until
-from tests.library.registered import forget
+from tests.library.registered import forget, forget_rows
 from truelog.archive import accept_loss
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.table import archive_position, open_catalog
@@ -118,7 +118,6 @@ def test_the_copy_in_the_bucket_knows_where_a_topic_began(topic: Settings) -> No
     retention_drops(topic, 2)
     event_registry.register(topic, DECLARED)
     with connect(topic) as connection:
-        connection.execute("DELETE FROM truelog.event_cut WHERE event = %s", (NAME,))
-        connection.execute("DELETE FROM truelog.event_version WHERE event = %s", (NAME,))
+        forget_rows(connection, NAME)
     assert event_registry.restore(topic) == [NAME]
     assert archive_position(topic).at(NAME, 0) == 2

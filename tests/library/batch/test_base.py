@@ -11,8 +11,7 @@ from tests.beds.archived import drop_base
 from tests.library.letters import TOPIC, Letters
 from truelog.archive import reader as archive_reader
 from truelog.batch import base
-from truelog.kernel import merge
-from truelog.kernel.merge import Excluded
+from truelog.kernel.exclusions import Excluded
 from truelog.log.positions import Range
 from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate import Certificate
@@ -131,7 +130,10 @@ def test_a_base_that_was_changed_is_found_and_made_again(
 
 
 def _exclude(compared: Compared) -> None:
-    merge.exclude(compared.lab.connection, compared.compiled, [Excluded(TOPIC, 0, 0, "bad")])
+    """Exclude a record, as if a comparison had proved it."""
+    exclusions, bad = compared.rebuilder.exclusions(compared.positions()), Excluded(TOPIC, 0, 0, "bad")
+    exclusions.add([bad])
+    exclusions.record_proof([bad.coordinates], [])
 
 
 def _age(compared: Compared) -> None:

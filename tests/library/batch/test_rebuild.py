@@ -8,8 +8,8 @@ import pytest
 from psycopg import sql
 
 from tests.library.letters import TOPIC, Letters, send
-from truelog.kernel import bad_records, merge
-from truelog.kernel.merge import Excluded
+from truelog.kernel import bad_records
+from truelog.kernel.exclusions import Excluded
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.reconcile import reconcile
@@ -23,7 +23,11 @@ def at(letters: Letters) -> int:
 
 
 def exclude(letters: Letters, *offsets: int) -> None:
-    merge.exclude(letters.lab.connection, letters.compiled, [Excluded(TOPIC, 0, offset, "bad") for offset in offsets])
+    """Exclude records, as if a comparison had proved it."""
+    excluded = [Excluded(TOPIC, 0, offset, "bad") for offset in offsets]
+    exclusions = letters.rebuilder.exclusions(letters.positions())
+    exclusions.add(excluded)
+    exclusions.record_proof([each.coordinates for each in excluded], [])
 
 
 def test_a_certificate_names_the_excluded_records_below_its_positions_and_the_versions(letters: Letters) -> None:
@@ -87,7 +91,7 @@ def test_a_record_that_fails_is_excluded_before_the_next_attempt(
 
     monkeypatch.setattr(bad_records, "exclude_and_retry", failing)
     rebuilder, end = letters.rebuilder, letters.positions()
-    assert rebuilder.exclude_and_retry(dict, lambda: rebuilder.excluded(end)) == [(TOPIC, 0, 0)]
+    assert rebuilder.exclude_and_retry(end, dict, lambda: rebuilder.excluded(end)) == [(TOPIC, 0, 0)]
 
 
 def test_a_view_whose_positions_have_no_ticks_has_no_clock(letters: Letters) -> None:

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 
 from truelog import Sum, View
 from truelog.kernel.bad_records import exclude_and_retry
-from truelog.kernel.merge import Excluded
+from truelog.kernel.exclusions import Excluded
 from truelog.log.records import EventFrames
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.table import Table

@@ -16,7 +16,8 @@ from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
 from truelog import Sum, View
 from truelog.control import lease
 from truelog.kernel import merge
-from truelog.kernel.merge import Excluded, Merge
+from truelog.kernel.exclusions import Excluded
+from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced, Gap, MeaningChanged, ServiceDown, StagingTorn, Stale, TopicRecreated

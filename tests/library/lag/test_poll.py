@@ -9,7 +9,7 @@ from confluent_kafka import Node, TopicPartitionInfo, Uuid
 from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # not re-exported explicitly
 
 from tests.builders.views import a_view, forget, merged_to
-from tests.library.registered import registered
+from tests.library.registered import forget_rows, registered
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.lag import poll as lag_poll
@@ -115,7 +115,7 @@ def test_the_registered_topics_are_polled_whatever_files_there_are(
     service = LagPolls(changed, topics.client(postgresql))
     with registered(postgresql, "an-id"):
         service.poll("views")
-        connection.execute("DELETE FROM truelog.event_cut WHERE event = 'click'")
+        forget_rows(connection, "click")
         service.poll("views")
     assert set(polled[0]) == load_events().keys()
     assert set(polled[0]) - set(polled[1]) == {"click"}

@@ -13,13 +13,13 @@ from tests.beds.lab import Lab
 from tests.deadline import deadline, until
 from tests.library.letters import Letters, archive, send
 from truelog.kernel import merge
-from truelog.kernel.merge import Excluded, Merge
+from truelog.kernel.merge import Merge
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause, Explanation
 from truelog.reconcile.reconcile import may_be_repaired, reconcile, refused_result
-from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult, exit_code
+from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
 from truelog.reconcile.repair import repair
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
@@ -133,23 +133,6 @@ def test_a_repair_changes_nothing_after_the_topic_was_judged_again(letters: Lett
     with pytest.raises(MeaningChanged):
         repair(letters.rebuilder, found.positions)
     assert letters.rows() == {"wrong": 7}
-
-
-def test_a_record_skipped_without_reason_is_a_difference(letters: Letters) -> None:
-    """The stream and the rebuild both skip the record, so no row differs."""
-    topic, partition = next(place for place in letters.ends().partitions() if letters.ends().at(*place))
-    request, context = ReconcileRequest(from_raw=True), letters.rebuilder.context
-    merge.exclude(letters.lab.connection, letters.compiled, [Excluded(topic, partition, 0, "no reason")])
-
-    found = reconcile(context, letters.compiled, request)
-    assert (found.verdict, found.missing + found.extra + found.different) == ("DIFFERENT", 0)
-    assert f"does not fail on 1 of the skipped records: {topic} {partition}:0. Delete" in found.reason
-    assert exit_code([found]) == 1
-    kept = letters.lab.connection.execute("SELECT verdict FROM truelog.reconciliation WHERE id = %s", (found.id,))
-    assert kept.fetchone() == ("DIFFERENT",)
-
-    letters.lab.connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (letters.compiled.name,))
-    assert reconcile(context, letters.compiled, request).equal
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.house.tree import files, git
+from tests.servers import isolated
 from truelog.support.settings import PROJECT, Settings
 
 DECLARATION = '''"""A service for a test."""
@@ -94,10 +95,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(copy: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {"PYTHONPATH": f"{copy / 'include'}{os.pathsep}{copy}"} | variables
-    return subprocess.run(
-        [sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True, check=False
-    )
+    """Run Python in the copy. The environment is that of tests, whichever tests have run before."""
+    places = os.pathsep.join(map(str, (copy / "include", copy)))
+    command = [sys.executable, *words]
+    with isolated():
+        environment = os.environ | {"PYTHONPATH": places} | variables
+        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
 
 
 def seen(copy: Path, home: Path) -> dict[str, Any]:

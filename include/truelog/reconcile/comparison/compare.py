@@ -4,10 +4,12 @@ The rows of a batch-only view are compared in the same way, at the positions of 
 
 1. Hash the streamed table and read its positions in one database snapshot.
 2. Wait until the archive reaches these positions. After a timeout, the verdict is UNKNOWN.
-3. Rebuild the view at these positions and hash the rebuild. An incremental comparison begins from the rows that an
+3. Prove the exclusions that are not proved yet (`exclusions`). The rebuild counts the records of refuted ones, which
+   partials may lack, so all partials are audited.
+4. Rebuild the view at these positions and hash the rebuild. An incremental comparison begins from the rows that an
    earlier one has proved, and reads only the records since then (`hashed_rebuild`). If the hashes differ, it reads
    everything. A base therefore saves time but decides nothing.
-4. If any buckets differ, copy their streamed rows together with the current positions, and rebuild these buckets at
+5. If any buckets differ, copy their streamed rows together with the current positions, and rebuild these buckets at
    those positions. Compare every row, with NULL equal to NULL, and find out why the rows differ (`root_cause`).
 
 If the tables are equal, the comparison uses only their hashes and does not copy or load any rows.
@@ -26,6 +28,7 @@ from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.reconcile import root_cause, row_diff
 from truelog.reconcile.comparison import hashed_rebuild
+from truelog.reconcile.partial_audit import audit_partials
 from truelog.reconcile.reconcile_result import SAMPLE, ReconcileResult
 from truelog.reconcile.row_diff import NO_DIFFERENCES, DiffCounts
 from truelog.storage.database import Connection
@@ -48,9 +51,11 @@ def compare(rebuilder: Rebuilder, *, incremental: bool = False) -> ReconcileResu
     result = ReconcileResult(compiled.name, compiled.view.version, positions)
     try:
         _wait_for_archive(rebuilder, positions)  # 2
-        rebuilt, problem = _rebuilt(rebuilder, positions, streamed, incremental=incremental)  # 3
+        if rebuilder.prove_exclusions(positions):  # 3
+            audit_partials(rebuilder, every=True)
+        rebuilt, problem = _rebuilt(rebuilder, positions, streamed, incremental=incremental)  # 4
         if unequal := _unequal(streamed, rebuilt):
-            return _compare_rows(rebuilder, unequal)  # 4
+            return _compare_rows(rebuilder, unequal)  # 5
         return _equal(rebuilder, replace(result, reason=problem), rebuilt)
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
@@ -70,7 +75,12 @@ def _rebuilt(
         since.cache.close()
     is_large = table_hash.count_rows(streamed[""]) >= rebuilder.context.settings.base_rows
     makes_base = incremental and is_large and not rebuilder.compiled.sides
-    return hashed_rebuild.of_everything(rebuilder, positions, makes_base=makes_base), problem
+    rebuilt = rebuilder.exclude_and_retry(
+        positions,
+        lambda: rebuilder.countable_events(Positions(), positions),
+        lambda: hashed_rebuild.of_everything(rebuilder, positions, makes_base=makes_base),
+    )
+    return rebuilt, problem
 
 
 def _hash_streamed(connection: Connection, table: Table) -> TableHash:

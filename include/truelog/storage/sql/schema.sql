@@ -120,14 +120,21 @@ CREATE TABLE truelog.merge_tally (
     view text, version integer, merges bigint NOT NULL, rows bigint NOT NULL, preparing double precision NOT NULL,
     merging double precision NOT NULL,
     clock timestamptz,  -- the log's clock at the view's positions
+    records bigint NOT NULL DEFAULT 0,  -- that the view has read
+    hour timestamptz, hour_records bigint NOT NULL DEFAULT 0,  -- the hour of the last merge, and the records read in it
+    earlier_records bigint NOT NULL DEFAULT 0,  -- read in the hour before
     PRIMARY KEY (view, version)
 );
 COMMENT ON TABLE truelog.merge_tally IS 'The number of merges of each view, their rows and their duration in seconds; counted in the merge''s own transaction';
 
 CREATE TABLE truelog.exclusion (
-    view text, version integer, topic text, partition integer, "offset" bigint, error text NOT NULL,
+    view text, version integer, topic text NOT NULL, partition integer, "offset" bigint, error text NOT NULL,
     noticed_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (view, version, topic, partition, "offset")
+    topic_id text, reading integer,  -- under which the record was judged
+    merged bigint NOT NULL DEFAULT 0,  -- the records that the view had read with this one
+    proof text, proved_at timestamptz,  -- the code under which the record was last tried alone
+    refuted boolean NOT NULL DEFAULT false,  -- the transform did not fail on it, so rebuilds count the record
+    PRIMARY KEY (view, version, topic_id, partition, "offset", reading)
 );
 COMMENT ON TABLE truelog.exclusion IS 'Records on which a view''s transform failed. Both stream and rebuild skip them';
 

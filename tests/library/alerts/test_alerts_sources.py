@@ -14,7 +14,7 @@ from tests.builders.comparisons import a_certificate, a_reconciliation
 from tests.builders.log import an_audit
 from tests.builders.quality import an_event_validation
 from tests.builders.rows import before_now
-from tests.builders.views import a_view, an_oversized_group, forget
+from tests.builders.views import a_view, an_exclusion, an_oversized_group, forget
 from tests.deadline import until
 from tests.library.alert_tables import emptied
 from tests.library.judged import judged
@@ -343,6 +343,16 @@ def test_a_view_with_oversized_groups_is_found(one_view: Settings, database: Con
         an_oversized_group(database, "one", group, version=version)
     [found] = alert_omissions.observe(one_view).findings
     assert (found.key, found.cause) == ("groups_oversized/one", "groups without rows: 2; see `truelog.oversized_group`")
+
+
+def test_a_view_that_excludes_records_is_found(one_view: Settings, database: Connection) -> None:
+    an_exclusion(database, "one", 1, version=1, error="of an earlier version")
+    an_exclusion(database, "one", 2, version=2, error="too long ago", ago=timedelta(minutes=61))
+    assert alert_omissions.observe(one_view).findings == ()
+    for offset in (4, 7):
+        an_exclusion(database, "one", offset, version=2, error=f"CAST [{offset}]")
+    [found] = alert_omissions.observe(one_view).findings
+    assert (found.key, found.cause) == ("records_excluded/one", "2 in the last hour, at last t 0:7: CAST [7]")
 
 
 # Resources.
