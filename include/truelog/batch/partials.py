@@ -25,6 +25,7 @@ from truelog.tables.table import Table
 
 NAMESPACE = "partials"
 _FINGERPRINT = "truelog.fingerprint.2"
+_TRIMMED = "truelog.trimmed-before"  # older rows were dropped
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -36,11 +37,12 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Partials:
-    """The partials of a table, as of one snapshot."""
+    """The partials of a table, as of one snapshot. They lack the rows that are older than `trimmed`."""
 
     table: Table
     ranges: Sequence[PartialRange] = ()
     snapshot: int | None = None
+    trimmed: datetime | None = None
 
     def read(self, spark: SparkSession, ranges: Sequence[PartialRange]) -> DataFrame | None:
         """The states of these partials, possibly several rows per key; None if there are no partials."""
@@ -74,7 +76,8 @@ def load_partials(settings: Settings, table: Table, readings: Mapping[str, int] 
         headers = scan.to_arrow().to_pylist()
     ranges = [_to_range(h["log_day"], h["covers"]) for h in headers]
     current = [each for each in ranges if each.readings == (readings or {})]
-    return Partials(table, current, snapshot.snapshot_id)
+    trimmed = stored.properties.get(_TRIMMED)
+    return Partials(table, current, snapshot.snapshot_id, datetime.fromisoformat(trimmed) if trimmed else None)
 
 
 def replace(spark: SparkSession, settings: Settings, table: Table, covered: PartialRange, states: DataFrame) -> int:
@@ -95,10 +98,16 @@ def replace(spark: SparkSession, settings: Settings, table: Table, covered: Part
 
 
 def drop_before(spark: SparkSession, settings: Settings, table: Table, limit: datetime) -> None:
-    """For a view with `keep`, drop the rows of partials that are older than `limit`; the covered ranges stay."""
+    """For a view with `keep`, drop the rows of partials that are older than `limit`; the covered ranges stay.
+
+    The limit is stored first. A rebuild that needs older rows does not use the partials.
+    """
     with open_catalog(settings) as catalog:
         if not catalog.table_exists(f"{NAMESPACE}.{table.name}"):
             return
+        before = catalog.load_table(f"{NAMESPACE}.{table.name}").properties.get(_TRIMMED)
+    trimmed = max(limit.astimezone(UTC).isoformat(), before or "")
+    spark.sql(f"ALTER TABLE {_name(table)} SET TBLPROPERTIES ('{_TRIMMED}' = '{trimmed}')")
     expired = f"row.{table.age_column} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     spark.sql(f"DELETE FROM {_name(table)} WHERE covers IS NULL AND {expired}")  # noqa: S608  names are checked
 

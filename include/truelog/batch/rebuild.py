@@ -94,9 +94,9 @@ class Rebuilder:
 
     def summed(self, table: Table, positions: Positions, only: RowFilter) -> DataFrame:
         """The states of a table to which events are added, from partials and records."""
+        self.store_ticks(table, positions)
         stored, selected = self.selection(table, positions)
         events = self.countable(table, selected.records, positions)
-        self.store_ticks(table, positions)
         states = table.totals_of(events, only)
         partial_states = stored.read(self.context.spark, selected.partials)
         if partial_states is None:
@@ -104,8 +104,15 @@ class Rebuilder:
         return table.plus(only(partial_states).unionByName(states))
 
     def selection(self, table: Table, positions: Positions) -> tuple[Partials, PartialSelection]:
-        """The partials and the records from which `states` rebuilds a table of events."""
+        """The partials and the records from which `states` rebuilds a table of events.
+
+        Partials that lack rows which readers saw at `positions` are not used.
+        """
         stored = self.partials(table)
+        if stored.trimmed is not None:
+            limit = clock.cutoff(self.connection, table, positions)
+            if limit is None or limit < stored.trimmed:
+                stored = Partials(table)
         return stored, select_partials(stored.ranges, positions.only(table.view.topics))
 
     def partials(self, table: Table) -> Partials:

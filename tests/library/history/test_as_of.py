@@ -14,6 +14,7 @@ from truelog.batch.partial_selection import PartialRange
 from truelog.exports.query import RowQuery
 from truelog.history.as_of import PastView, open_past
 from truelog.log.positions import Positions
+from truelog.maintenance.upkeep import drop_expired_partials
 from truelog.reconcile.comparison.compare import compare
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
@@ -96,6 +97,28 @@ def test_partials_are_read_where_they_fit(ground: Archived) -> None:
     with open_past(ground.lab.context, ground.compiled, at(200)) as found:
         assert rows_of(found) == counted(200)
         assert (found.partials, found.cost.records) == (1, 2 + 2)
+
+
+def test_partials_that_lack_rows_of_that_time_are_not_used(ground: Archived) -> None:
+    """Upkeep drops the rows of partials that have expired by now. A query about an earlier time needs them."""
+    begin, end = Positions({}, ground.ids), Positions({"click": {0: 1, 1: 2}, "ticks": {0: 2}}, ground.ids)
+    own, settings = ground.compiled.own, ground.lab.settings
+    states = ground.rebuilder.states_between(own, begin, end)
+    partials.replace(ground.lab.spark, settings, own, PartialRange(MORNING, begin, end), states)
+    drop_expired_partials(ground.lab.spark, settings, ground.compiled)
+    left = partials.load_partials(settings, own)
+    kept = left.read(ground.lab.spark, left.ranges)
+    assert kept is not None
+    assert kept.count() == 0
+    with open_past(ground.lab.context, ground.compiled, at(200)) as found:
+        assert rows_of(found) == counted(200)
+        assert found.partials == 0
+    ground.tick(4_001)
+    with open_past(ground.lab.context, ground.compiled, at(4_000)) as found:
+        assert rows_of(found) == counted(4_000)
+        assert found.partials == 1
+    drop_expired_partials(ground.lab.spark, settings, ground.compiled)
+    assert partials.load_partials(settings, own).trimmed == left.trimmed == at(400)
 
 
 def test_times_that_the_archive_does_not_know(ground: Archived) -> None:
