@@ -346,13 +346,16 @@ def test_a_view_with_oversized_groups_is_found(one_view: Settings, database: Con
 
 
 def test_a_view_that_excludes_records_is_found(one_view: Settings, database: Connection) -> None:
+    def found() -> list[tuple[str, str]]:
+        findings = alert_omissions.observe(one_view).findings
+        return [(each.key, each.cause) for each in findings if each.kind == "records_excluded"]
+
     an_exclusion(database, "one", 1, version=1, error="of an earlier version")
     an_exclusion(database, "one", 2, version=2, error="too long ago", ago=timedelta(minutes=61))
-    assert alert_omissions.observe(one_view).findings == ()
+    assert found() == []
     for offset in (4, 7):
         an_exclusion(database, "one", offset, version=2, error=f"CAST [{offset}]")
-    [found] = alert_omissions.observe(one_view).findings
-    assert (found.key, found.cause) == ("records_excluded/one", "2 in the last hour, at last t 0:7: CAST [7]")
+    assert found() == [("records_excluded/one", "2 in the last hour, at last t 0:7: CAST [7]")]
 
 
 # Resources.

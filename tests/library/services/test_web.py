@@ -75,7 +75,11 @@ def test_other_requests_get_no_answer_and_no_redirect(postgresql: Settings) -> N
     answers = [ask(postgresql, "GET", path) for path in ("/x", "/health/", "/docs", "/openapi.json")]
     assert [(each.status_code, each.json()) for each in answers] == [(404, {"detail": "Not Found"})] * 4
     wrong = ask(postgresql, "GET", "/things")
-    assert (wrong.status_code, wrong.headers["Allow"], wrong.json()) == (405, "POST", {"detail": "Method Not Allowed"})
+    assert (wrong.status_code, wrong.headers["Allow"], wrong.json()) == (
+        405,
+        "OPTIONS, POST",
+        {"detail": "Method Not Allowed"},
+    )
 
 
 def test_a_declared_route_without_a_handler_is_refused(postgresql: Settings) -> None:
