@@ -20,7 +20,7 @@ from truelog.schema.event import FUTURE_LIMIT
 from truelog.tables import fingerprint
 
 DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
-TOTALLED = {1: "dd51d00ea01094d31e7613f21264c1a4821bb1d5487762b5faa1214482c3ea1a"}
+TOTALLED = {1: "ba315dea348cf05ce84fdce04f71515beff72a9f76641d9352f09e6063f5c290"}
 
 
 def digest(rows: list[dict[str, object]]) -> str:

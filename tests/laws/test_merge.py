@@ -140,7 +140,7 @@ def test_bad_records_are_found_in_few_probes_of_a_portion_that_is_read_once(
 
     assert (failing.counted(), failing.excluded()) == (size - len(bad), bad)
     assert len(list(tmp_path.iterdir())) == 1
-    assert len(probes) <= 3 * len(bad)  # most of them are neighbours
+    assert len(probes) <= 4 * len(bad)  # most of them are neighbours
 
 
 @pytest.fixture

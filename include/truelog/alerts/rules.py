@@ -161,7 +161,7 @@ def _change(before: Alert | None, finding: Finding | None, observation: Observat
     """
     if finding is not None:
         begun = before or Alert(finding.kind, finding.subject, "", now)
-        alert = replace(begun, cause=storable(finding.cause)[:_MAX_CAUSE], gone_at=None)  # 1
+        alert = replace(begun, cause=storable(finding.cause, _MAX_CAUSE), gone_at=None)  # 1
     elif before is None:
         raise AssertionError("neither an alert nor a finding")
     elif not observation.sees(before.key):

@@ -32,7 +32,8 @@ class PartialAudit:
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
     """Compare the view's due partials, or every partial, with the raw bytes, and replace the wrong partials."""
-    known = [rebuilder.partials(each) for each in kinds.daily(rebuilder.compiled)]
+    stored = replace(rebuilder, from_raw=False)  # a rebuild from raw bytes has no partials
+    known = [stored.partials(each) for each in kinds.daily(rebuilder.compiled)]
     due = known[0].ranges if every else _due(rebuilder, known[0].ranges)
     right = {tile.day: [_verify(rebuilder, each, tile.day) for each in known] for tile in due}
     wrong = [day for day, tables in right.items() if not all(tables)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from psycopg import sql
 
+from truelog.storage import exact_json
 from truelog.storage.database import Connection, definitions, names
 from truelog.storage.locks import Locks
 from truelog.tables import table_hash
@@ -96,10 +97,13 @@ def set_reconciliation(connection: Connection, table: Table, reconciliation: int
 
 def sample_rows(connection: Connection, table: Table, rows: int) -> tuple[dict[str, Any], ...]:
     """The first differing rows, with both values, the cause, and the name of the side table if it is one."""
-    query = sql.SQL("SELECT streamed, rebuilt, cause FROM {} ORDER BY key_json LIMIT %s").format(diff_table(table))
+    query = sql.SQL("SELECT streamed::text, rebuilt::text, cause FROM {} ORDER BY key_json LIMIT %s").format(
+        diff_table(table)
+    )
     sample = connection.execute(query, (rows,)).fetchall()
     side = {"side": table.side} if table.side else {}
-    return tuple({"streamed": s, "rebuilt": r, "cause": cause} | side for s, r, cause in sample)
+    shown = ((*(each and exact_json.read(each) for each in both), cause) for *both, cause in sample)
+    return tuple({"streamed": s, "rebuilt": r, "cause": cause} | side for s, r, cause in shown)
 
 
 def save_causes(connection: Connection, table: Table, causes: Mapping[str, str]) -> None:

@@ -40,9 +40,9 @@ def read_value(connection: Connection, query: Query, parameters: Params | None =
         return cursor.execute(query, parameters).fetchone()
 
 
-def storable(message: str) -> str:
+def storable(message: str, longest: int = _MESSAGE_LENGTH) -> str:
     """A message in the form that the database stores. An error may be long, or quote what PostgreSQL refuses."""
-    return message[:_MESSAGE_LENGTH].replace("\0", "\u2400").encode(errors="replace").decode()
+    return message[:longest].replace("\0", "\u2400").encode(errors="replace").decode()
 
 
 def session_name(writer: str) -> str:

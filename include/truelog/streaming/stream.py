@@ -57,7 +57,7 @@ class Stream:
         self.lease = outlast_outage(lambda: lease.take_lease(settings, name), stop)
         library, self.spark = application.library_digest(), session(settings, f"truelog {name}")
         self.interruptions = 0  # interruptions of the lease when `connection` was opened
-        self.connection = connect(settings, autocommit=True, writer=self.application)
+        self.connection = outlast_outage(lambda: connect(settings, autocommit=True, writer=name), stop)
         self.applier = BatchApplier(settings, self.lease.holder, LogGuard(TopicGuard(settings)))
         self.deployment = ViewDeployment(settings, self.spark, self.connection, self.lease.holder, library)
         self.pool = ThreadPoolExecutor(_MAX_VIEWS, thread_name_prefix="view")

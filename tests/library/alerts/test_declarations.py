@@ -34,7 +34,7 @@ def test_a_topic_that_two_applications_suspended_and_a_broken_file_are_two_incid
     found = alert_declarations.observe(postgresql)
     assert keys(found) == {"topic_suspended/search", "topic_suspended/click", "event_file_broken/order"}
     causes = {finding.key: finding.cause for finding in found.findings}
-    assert causes["topic_suspended/search"] == "archive: archive cannot  read it stream: stream cannot read it"
+    assert causes["topic_suspended/search"] == "archive: archive cannot\u2400 read it stream: stream cannot read it"
     assert causes["topic_suspended/click"] == "archive: gone"
 
     [shown, *_] = answer("status", exit_code=1)["suspended_topics"]

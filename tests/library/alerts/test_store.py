@@ -318,7 +318,7 @@ def test_the_error_about_a_bad_credential_does_not_show_it(listener: Listener) -
 def test_any_cause_can_be_stored(database: Connection) -> None:
     look(database, "one", cause="U+0000 is \0, " + "and so on" * 1000)
     [alert] = alert_store.open_alerts(database)
-    assert alert.cause.startswith("U+0000 is  , and so on")
+    assert alert.cause.startswith("U+0000 is \u2400, and so on")
     assert len(alert.cause) == 1000
 
 

@@ -134,6 +134,7 @@ def test_only_set_up_uses_the_superuser() -> None:
         and (".kafka()" in text or "KafkaUser.ADMIN" in text)
     }
     assert using == {
+        "include/runtime/credentials.py",  # makes no password for it here
         "include/runtime/kafka.py",
         "include/truelog/log/topics.py",
         "include/truelog/maintenance/accept_cut.py",  # appends records of all topics again

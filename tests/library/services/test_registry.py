@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,13 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """An empty home with a short path, because a socket in it must have one."""
+    with tempfile.TemporaryDirectory(prefix="truelog-") as folder:
+        yield Path(folder)
+
+
 def run(copy: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run Python in the copy. The environment is that of tests, whichever tests have run before."""
     places = os.pathsep.join(map(str, (copy / "include", copy)))
@@ -110,9 +119,9 @@ def seen(copy: Path, home: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_supervisor_set_up_and_lists_of_tests_know_it(copy: Path, tmp_path: Path) -> None:
-    found = seen(copy, tmp_path)
-    [port] = [line for line in (tmp_path / "settings.env").read_text().splitlines() if line.startswith("TRUELOG_TOY")]
+def test_the_supervisor_set_up_and_lists_of_tests_know_it(copy: Path, home: Path) -> None:
+    found = seen(copy, home)
+    [port] = [line for line in (home / "settings.env").read_text().splitlines() if line.startswith("TRUELOG_TOY")]
     assert found["address"] == f"127.0.0.1:{port.removeprefix('TRUELOG_TOY_PORT=')}"
     assert found["command"] == ["-m", "truelog.services.toy.service"]
     assert found["program"].endswith("-m truelog.services.toy.service")
@@ -123,7 +132,7 @@ def test_the_supervisor_set_up_and_lists_of_tests_know_it(copy: Path, tmp_path: 
 
 
 def test_the_compose_file_is_out_of_date_until_it_is_written(copy: Path) -> None:
-    checks = [f"tests/library/{name}.py" for name in ("runtime/test_compose", "runtime/test_made_files")]
+    checks = [f"tests/library/{name}.py" for name in ("runtime/test_runtime_compose", "runtime/test_made_files")]
     pytest_ = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *checks, "tests/library/reports/test_metrics.py"]
     before = run(copy, *pytest_)
     assert before.returncode == 1
@@ -141,7 +150,7 @@ def test_the_compose_file_is_out_of_date_until_it_is_written(copy: Path) -> None
     assert after.returncode == 0, after.stdout
 
 
-def test_it_serves_its_routes_to_their_roles(copy: Path, postgresql: Settings, tmp_path: Path) -> None:
+def test_it_serves_its_routes_to_their_roles(copy: Path, postgresql: Settings, home: Path) -> None:
     """The program asks as the supervisor and as senders do."""
     asks = """
 import subprocess, sys, urllib.error, urllib.request
@@ -161,7 +170,7 @@ with subprocess.Popen(toy.command(settings)) as process:
     print([status(each.get_secret_value()) for each in (settings.reader_key, settings.producer_key)], status("x"))
     process.terminate()
 """
-    shutil.copyfile(postgresql.home / "settings.env", tmp_path / "settings.env")
-    seen(copy, tmp_path)  # chooses a port
-    ran = run(copy, "-c", asks, TRUELOG_HOME=str(tmp_path))
+    shutil.copyfile(postgresql.home / "settings.env", home / "settings.env")
+    seen(copy, home)  # chooses a port
+    ran = run(copy, "-c", asks, TRUELOG_HOME=str(home))
     assert ran.stdout.splitlines() == ["""['{"hello": "reader"}', 403] 401"""], ran.stderr
