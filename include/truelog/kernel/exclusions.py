@@ -110,10 +110,10 @@ class Exclusions:
     def _select(self, positions: Positions, condition: str, values: Sequence[object]) -> list[Coordinates]:
         rows = self.connection.execute(f"{_OF_VIEW} {condition}", (*self._view, *values)).fetchall()
         return [
-            (str(topic), int(str(partition)), int(str(offset)))
+            (topic, partition, offset)
             for topic, partition, offset, topic_id, reading in rows
-            if topic_id == self.topic_ids.get(str(topic)) and reading == self.readings.get(str(topic), 0)
-            if int(str(offset)) < positions.at(str(topic), int(str(partition)))
+            if topic_id == self.topic_ids.get(topic) and reading == self.readings.get(topic, 0)
+            if offset < positions.at(topic, partition)
         ]
 
     def _record(self, coordinates: Coordinates) -> tuple[object, ...]:
@@ -160,8 +160,7 @@ def require_few(connection: Connection, compiled: CompiledView, batch_records: i
     found = connection.execute(_LATELY, values).fetchone()
     if found is None:
         return
-    *counts, error = found
-    excluded, records, hour_excluded, hour_records = (int(str(each)) for each in counts)
+    excluded, records, hour_excluded, hour_records, error = found
     for number, of, what in (
         (excluded, records, f"the last {records:,} records"),
         (hour_excluded, hour_records, f"{hour_records:,} records of this and the last hour"),
