@@ -34,7 +34,7 @@ demo: install
 COSTS = judge
 THREE_FILES := -n 3 --dist loadfile --no-loadscope-reorder
 test: install
-	.venv/bin/python -m pytest $(THREE_FILES) -m "not nightly" --costs $(COSTS)
+	.venv/bin/python -m pytest $(THREE_FILES) -m "not nightly" --costs $(COSTS) $(if $(SEED),--seed $(SEED))
 
 # Runs only the test files that the change since the upstream branch can reach: `make affected WHY=1` says why.
 affected: install

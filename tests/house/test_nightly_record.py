@@ -12,10 +12,11 @@ from tests.deadline import deadline
 from tests.house.tree import PROJECT, git, plant
 from tests.nightly import __main__ as nightly
 from tests.nightly import load, record
-from tests.nightly.record import FILE, MOST_COMMITS, RULE, Green, too_old, write
+from tests.nightly.__main__ import Part
+from tests.nightly.record import FILE, RULE, Green, too_old, write
 from truelog.support.process import is_alive
 
-PARTS = ("soak", "alone")
+PARTS = {"soak": 6, "alone": 9}
 
 
 def commit(project: Path, times: int = 1) -> str:
@@ -39,33 +40,34 @@ def green(project: Path, *parts: str) -> None:
 
 
 def test_every_part_of_make_nightly_was_green_lately() -> None:
-    assert too_old(PROJECT, nightly.PARTS) == []
+    assert too_old(PROJECT, {name: part.most_commits for name, part in nightly.PARTS.items()}) == []
 
 
 def test_a_part_that_was_never_green_is_as_old_as_the_rule(project: Path) -> None:
-    commit(project, MOST_COMMITS)
+    commit(project, 10)
     plant(project, {str(RULE): ""})
     assert too_old(project, PARTS) == []
     git(project, "add", ".")
-    commit(project, 1 + MOST_COMMITS)
+    commit(project, 7)
     assert too_old(project, PARTS) == []
-    green(project, "alone")
     commit(project)
     assert too_old(project, PARTS) == [
-        f"soak has never been green; the rule began {MOST_COMMITS + 1} commits ago, at most {MOST_COMMITS} are "
-        f"allowed: run `make nightly PARTS=soak` and commit {FILE}"
+        f"soak has never been green; the rule began 7 commits ago, at most 6 are allowed: run "
+        f"`make nightly PARTS=soak` and commit {FILE}"
     ]
 
 
-def test_parts_grow_old_one_by_one(project: Path) -> None:
+def test_each_part_grows_old_by_its_own_number(project: Path) -> None:
     green(project, *PARTS)
+    commit(project, 6)
     assert too_old(project, PARTS) == []
-    commit(project, MOST_COMMITS)
-    assert too_old(project, PARTS) == []
-    green(project, "alone")
-    commit(project)
+    commit(project, 3)
     [problem] = too_old(project, PARTS)
-    assert problem.startswith(f"soak was green {MOST_COMMITS + 1} commits ago, at most {MOST_COMMITS} are allowed")
+    assert problem.startswith("soak was green 9 commits ago, at most 6 are allowed")
+    commit(project)
+    assert [each.split(" was ")[0] for each in too_old(project, PARTS)] == ["soak", "alone"]
+    green(project, "soak")
+    assert [each.split(" was ")[0] for each in too_old(project, PARTS)] == ["alone"]
 
 
 def test_a_run_without_a_part_is_found(project: Path) -> None:
@@ -97,7 +99,7 @@ def test_without_the_history_the_rule_fails_and_says_why(project: Path, tmp_path
 @pytest.fixture
 def parts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that are green, red, and change a file."""
-    commands = {"green": ("true",), "red": ("false",), "changing": ("touch", "new.py")}
+    commands = {"green": Part(("true",)), "red": Part(("false",)), "changing": Part(("touch", "new.py"))}
     monkeypatch.setattr(nightly, "PARTS", commands)
     monkeypatch.setattr(nightly, "PROJECT", project)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tests.affected import MARKERS, THREE_FILES
@@ -19,24 +20,37 @@ from tests.nightly.record import Green
 _PYTHON = (sys.executable, "-m")
 _PYTEST = (*_PYTHON, "pytest")
 
-# What each part runs. The part `cases` has the tests that are marked `nightly`.
-PARTS: dict[str, tuple[str, ...]] = {
-    "cases": (*_PYTEST, "-m", "nightly"),
-    "cluster": (*_PYTEST, "tests/nightly/cluster.py"),
-    "workers": (*_PYTEST, "tests/nightly/workers.py"),
-    "decoder": (*_PYTEST, "tests/nightly/decoder.py"),
-    "small_batches": (*_PYTEST, "tests/nightly/small_batches.py"),
-    "soak": (*_PYTEST, "tests/nightly/soak.py"),
-    "mutation": (*_PYTHON, "tests.nightly.mutation", "--minutes", "5"),  # for each module
-    "alone": (*_PYTEST, *THREE_FILES, "-m", MARKERS, "--alone"),
-    "load": (*_PYTHON, "tests.nightly.load", "make", "check", "browser", "test", "COSTS=print"),
+# A part may be so many commits old. A part that tests the product has the smaller number. A part that tests the tests,
+# or one decoder on millions of records, takes an hour or more, and what it finds rarely comes back.
+OFTEN, RARELY = 60, 300
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command, and after how many commits it must run again."""
+
+    command: tuple[str, ...]
+    most_commits: int = OFTEN
+
+
+# The part `cases` has the tests that are marked `nightly`.
+PARTS: dict[str, Part] = {
+    "cases": Part((*_PYTEST, "-m", "nightly")),
+    "cluster": Part((*_PYTEST, "tests/nightly/cluster.py")),
+    "workers": Part((*_PYTEST, "tests/nightly/workers.py")),
+    "small_batches": Part((*_PYTEST, "tests/nightly/small_batches.py")),
+    "soak": Part((*_PYTEST, "tests/nightly/soak.py")),
+    "decoder": Part((*_PYTEST, "tests/nightly/decoder.py"), RARELY),
+    "mutation": Part((*_PYTHON, "tests.nightly.mutation", "--minutes", "5"), RARELY),  # for each module
+    "alone": Part((*_PYTEST, *THREE_FILES, "-m", MARKERS, "--alone"), RARELY),
+    "load": Part((*_PYTHON, "tests.nightly.load", "make", "check", "browser", "test", "COSTS=print"), RARELY),
 }
 
 
 def run(part: str) -> bool:
     """Run a part, and record it if it is green and the tree is still the commit that it was."""
     before, began = record.tested_commit(PROJECT), time.monotonic()
-    green = subprocess.run(PARTS[part], cwd=PROJECT, check=False).returncode == 0
+    green = subprocess.run(PARTS[part].command, cwd=PROJECT, check=False).returncode == 0
     seconds = round(time.monotonic() - began)
     outcome = "green" if green else "RED"
     if green and before and record.tested_commit(PROJECT) == before:

@@ -6,7 +6,7 @@ was never green is the age of this file, so the rule needs a first record within
 
 import json
 import subprocess
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from tests.house.tree import git
 
 FILE = Path("tests", "nightly", "RECORD.json")  # in the project
 RULE = Path("tests", "nightly", "record.py")
-MOST_COMMITS = 60  # since the last green run of a part
 
 
 @dataclass(frozen=True)
@@ -43,26 +42,29 @@ def tested_commit(project: Path) -> str:
     return "" if changed else git(project, "rev-parse", "HEAD").strip()
 
 
-def too_old(project: Path, parts: Collection[str]) -> list[str]:
-    """The parts without a recent green run. Without the history of the tree, no part is known to be recent."""
+def too_old(project: Path, most_commits: Mapping[str, int]) -> list[str]:
+    """The parts whose last green run is more commits ago than `most_commits` says.
+
+    Without the history of the tree, no part is known to be recent.
+    """
     if why := _no_history(project):
         return [f"the age of the nightly runs is unknown: {why}"]
     record = read(project)
-    return [problem for part in parts if (problem := _problem(project, part, record.get(part)))] + [
-        f"{FILE} has a part {part}, which does not exist" for part in record.keys() - {*parts}
-    ]
+    return [
+        problem for part, most in most_commits.items() if (problem := _problem(project, part, record.get(part), most))
+    ] + [f"{FILE} has a part {part}, which does not exist" for part in record.keys() - most_commits.keys()]
 
 
-def _problem(project: Path, part: str, green: Green | None) -> str:
+def _problem(project: Path, part: str, green: Green | None, most: int) -> str:
     cure = f"run `make nightly PARTS={part}` and commit {FILE}"
     if green and not _is_ancestor(project, green.commit):
         return f"{part} was green at {green.commit[:12]}, which is not in the history of HEAD: {cure}"
     since = green.commit if green else _first_commit(project, RULE)
     age = int(git(project, "rev-list", "--count", f"{since}..HEAD")) if since else 0
-    if age <= MOST_COMMITS:
+    if age <= most:
         return ""
     last = "was green" if green else "has never been green; the rule began"
-    return f"{part} {last} {age} commits ago, at most {MOST_COMMITS} are allowed: {cure}"
+    return f"{part} {last} {age} commits ago, at most {most} are allowed: {cure}"
 
 
 def _is_ancestor(project: Path, commit: str) -> bool:
