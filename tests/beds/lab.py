@@ -41,6 +41,7 @@ from truelog.tables.join.compile import Joined
 from truelog.tables.kinds import Batch
 from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.tables.stage import StagedRows
+from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
 from truelog.tables.table_hash import TableHash
 from truelog.views.view import View
@@ -86,6 +87,10 @@ class Lab:
     @property
     def context(self) -> BatchContext:
         return BatchContext(self.spark, self.settings, self.types)
+
+    @property
+    def plans(self) -> BatchPlans:
+        return BatchPlans(self.spark, self.settings)
 
     def compiled(self, name: str, view: View) -> CompiledView:
         return self.compiled_with(name, view, self.types)
@@ -224,7 +229,7 @@ class Lab:
             places = {(r.topic, place(n, r)) for n, case in enumerate(drawn) for r in case if r.cut == cut}
             if by_batch:
                 of_cut = {topic: frame.where(F.col("cut") == cut) for topic, frame in events.items()}
-                staged = kinds.stage_batch(self.connection, compiled, self.settings, Batch(of_cut, places))
+                staged = kinds.stage_batch(self.connection, compiled, self.plans, Batch(of_cut, places))
             else:
                 staged = self._staged(compiled, {side: rows[cut] for side, rows in by_cut.items() if cut in rows})
             kinds.add_batch(self.connection, compiled, staged)
@@ -233,7 +238,7 @@ class Lab:
 
     def _staged(self, compiled: CompiledView, sources: dict[str, StagedRows]) -> StagedRows:
         """The staged rows of a cut, given those of the tables to which events are added."""
-        own = kinds.kind_of(compiled.own).follow(self.spark, compiled, self.settings, sources)
+        own = kinds.kind_of(compiled.own).follow(self.plans, compiled, sources)
         return replace(own, sides={**own.sides, **{side: rows for side, rows in sources.items() if side}})
 
     def _stage_by_cut(self, source: Table, events: EventFrames) -> dict[int, StagedRows]:

@@ -17,11 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from psycopg import sql
 from pyiceberg.catalog import Catalog
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.beds.archived import drop_archive
@@ -40,17 +43,20 @@ from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.control import lease
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
-from truelog.log import records
+from truelog.log import event_files, records
+from truelog.log.event_files import EventFiles, FileFrames
 from truelog.log.positions import Positions
 from truelog.log.range_reader import PLACE
 from truelog.log.records import EventFrames
 from truelog.reconcile import row_diff
 from truelog.reconcile.row_diff import DiffCounts
 from truelog.schema.event import EventType
+from truelog.spark.session import small_session
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging.repeated_plans import RepeatedPlans
 from truelog.views.view import View
 
 CUTS = 3
@@ -128,6 +134,7 @@ class RealPath:
     lab: Lab
     log: SharedLog
     settings: Settings
+    folder: Path  # of the files of small batches
     compared: dict[str, tuple[DiffCounts, DiffCounts]] = field(default_factory=dict)
     views: dict[str, CompiledView] = field(default_factory=dict)  # the compared views
     shared: SharedEvents | None = None  # the events that were decoded from the archive's raw bytes already
@@ -192,8 +199,31 @@ class RealPath:
         """The valid events of each cut, decoded once for all views, as an application decodes a batch."""
         return [records.events(self._decoded_cut(cut).persist(), self._types) for cut in range(CUTS)]
 
+    @cached_property
+    def _files(self) -> list[EventFiles]:
+        """The valid events of each cut, as an application writes those of a small batch."""
+        written = []
+        for cut in range(CUTS):
+            folder = self.folder / str(cut)
+            folder.mkdir()
+            topics = {r.topic for r in self.log.records if r.cut == cut}
+            raw = [batch for topic in sorted(topics) for batch in self._raw(cut, topic).to_batches()]
+            written.append(event_files.write(folder, raw, self._types, {}))
+        return written
+
+    @cached_property
+    def _small_session(self) -> SparkSession:
+        return small_session(self.lab.spark)
+
+    def _frames(self, files: EventFiles) -> FileFrames:
+        return FileFrames(self._small_session, files.folder, files.schemas)
+
     def _decoded_cut(self, cut: int) -> DataFrame:
-        raw = [r for r in self.log.records if r.cut == cut]
+        return records.decoded(self.lab.spark.createDataFrame(self._raw(cut)), self._types)
+
+    def _raw(self, cut: int, topic: str | None = None) -> pa.Table:
+        """The raw records of a cut, of one topic or of all."""
+        raw = [r for r in self.log.records if r.cut == cut and topic in (None, r.topic)]
         columns = {
             "topic": pa.array([r.topic for r in raw], pa.string()),
             "partition": pa.array([r.partition for r in raw], pa.int32()),
@@ -201,7 +231,7 @@ class RealPath:
             "broker_time": pa.array([_broker_time(r) for r in raw], TIME),
             "value": pa.array([r.value for r in raw], pa.binary()),
         }
-        return records.decoded(self.lab.spark.createDataFrame(pa.table(columns)), self._types)
+        return pa.table(columns)
 
     def _events(self, compiled: CompiledView, cut: int) -> EventFrames:
         """The valid events of a cut, with only the columns that the view needs."""
@@ -209,13 +239,19 @@ class RealPath:
         return {topic: _needed(events[topic], compiled.columns.get(topic)) for topic in compiled.view.topics}
 
     def _stream(self, compiled: CompiledView) -> None:
+        """Apply each cut as a small batch or as a large one, at random."""
         applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)
+        repeated = RepeatedPlans(self._small_session, self.settings, self.folder / "views" / compiled.own.name)
+        small = Random(compiled.name)
         for cut in range(CUTS):
-            events = self._events(compiled, cut)
+            files = self._files[cut] if small.random() < 0.6 else None
+            events = (
+                FileFrames(self._small_session, files.folder, files.schemas) if files else self._events(compiled, cut)
+            )
             if compiled.view.reads_clock:
                 clock.store_ticks(self.connection, self.log.ids[clock.TOPIC], events[clock.TOPIC])
-            batch = EventRange(events, self.log.end(cut - 1), self.log.end(cut))
-            at = applier.apply(self.connection, compiled, batch, at)
+            batch = EventRange(events, self.log.end(cut - 1), self.log.end(cut), files=files)
+            at = applier.apply(self.connection, compiled, batch, at, repeated)
         assert merge.positions(self.connection, compiled) == at
 
     def _copy_streamed(self, compiled: CompiledView) -> None:
@@ -250,8 +286,8 @@ def _needed(events: DataFrame, columns: frozenset[str] | None) -> DataFrame:
 def real_path(lab: Lab, drawn: Sequence[Sequence[Record]], topics: Sequence[str]) -> Iterator[RealPath]:
     """Archive the cases, instead of an earlier test's cases, and share their events in the block."""
     settings = lab.settings.model_copy(update={"log_day_seconds": 1})  # each cut is one log day
-    path = RealPath(lab, shared_log(drawn, topics), settings)
-    with open_catalog(settings) as catalog:
+    with TemporaryDirectory() as folder, open_catalog(settings) as catalog:
+        path = RealPath(lab, shared_log(drawn, topics), settings, Path(folder))
         _drop(catalog, path)
         _archive(catalog, path)
         with shared_events(lab.spark, settings, [path.log.end(CUTS - 1)]) as path.shared:

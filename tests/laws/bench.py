@@ -47,7 +47,7 @@ class Bench:
 
     def staged(self, start: int, end: int) -> stage.StagedRows:
         return kinds.stage_batch(
-            self.lab.connection, self.compiled, self.lab.settings, Batch(self.events(start, end), {("page_view", 0)})
+            self.lab.connection, self.compiled, self.lab.plans, Batch(self.events(start, end), {("page_view", 0)})
         )
 
     @property

@@ -66,7 +66,7 @@ class Fed:
     def _staged(self, events: EventFrames, number: int) -> StagedRows:
         half = {topic: frame.where(f"cut = {number}") for topic, frame in events.items()}
         places = {(record.topic, place(0, record)) for record in self.log}
-        return kinds.stage_batch(self.lab.connection, self.compiled, self.lab.settings, Batch(half, places))
+        return kinds.stage_batch(self.lab.connection, self.compiled, self.lab.plans, Batch(half, places))
 
     def apply(self, batch: Merge) -> None:
         merge.apply(self.lab.connection, self.compiled, batch)

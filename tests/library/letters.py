@@ -63,7 +63,7 @@ class Letters:
         types = {TOPIC: self.lab.types[TOPIC]}
         read = records.read(self.lab.spark, self.lab.settings, types, begin.ranges_to(end))
         return kinds.stage_batch(
-            self.lab.connection, self.compiled, self.lab.settings, Batch(records.events(read, types), end.partitions())
+            self.lab.connection, self.compiled, self.lab.plans, Batch(records.events(read, types), end.partitions())
         )
 
     def plant(self, reason: str, letters: int) -> None:

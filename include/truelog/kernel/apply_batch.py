@@ -20,6 +20,7 @@ from truelog.kernel.exclusions import Excluded
 from truelog.kernel.log_guard import LogGuard
 from truelog.kernel.merge import Merge
 from truelog.log import records
+from truelog.log.event_files import EventFiles
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -30,6 +31,8 @@ from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.kinds import Batch
 from truelog.tables.stage import StagedRows
+from truelog.tables.staging.batch_plans import BatchPlans
+from truelog.tables.staging.repeated_plans import RepeatedPlans
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class EventRange:
     end: Positions
     readings: Mapping[str, int] = field(default_factory=dict)  # by which the events were judged, 0 if absent
     epochs: Epochs | None = None  # the leader epochs before any record was read; None if Kafka did not answer
+    files: EventFiles | None = None  # of a small batch: the files that its frames read
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,17 @@ class BatchApplier:
     holder: Holder | None = None
     guard: LogGuard = field(default_factory=LogGuard)
 
-    def apply(self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions) -> Positions:
+    def apply(
+        self,
+        connection: Connection,
+        compiled: CompiledView,
+        batch: EventRange,
+        begin: Positions,
+        repeated: RepeatedPlans | None = None,
+    ) -> Positions:
         """Advance a view from `begin`, its current positions, to the end of the batch, and return its new positions.
 
-        `begin` is at or past the beginning of the batch.
+        `begin` is at or past the beginning of the batch. `repeated` are the view's plans for small batches.
 
         Raises: the errors of `merge.apply` and of the guard. The view's positions then stay unchanged.
         """
@@ -63,7 +74,7 @@ class BatchApplier:
             started = time.monotonic()
             repairs = merge.repairs(connection, compiled) if compiled.view.is_stateful else None
             epochs = self.guard.before(connection, compiled, begin, batch.epochs)  # 1
-            staged, excluded = self._stage(connection, compiled, batch, begin)  # 2
+            staged, excluded = self._stage(connection, compiled, batch, begin, repeated)  # 2
             prepare_seconds = time.monotonic() - started
             faults.reach("merge.staged")
             with stage.cleared_after_failure(connection, compiled, staged):
@@ -73,16 +84,26 @@ class BatchApplier:
         return end
 
     def _stage(
-        self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions
+        self,
+        connection: Connection,
+        compiled: CompiledView,
+        batch: EventRange,
+        begin: Positions,
+        repeated: RepeatedPlans | None,
     ) -> tuple[StagedRows, Sequence[Excluded]]:
         """Stage the batch totals from `begin` on; return them and the records on which the transform fails."""
         partitions = {(each.topic, each.partition) for each in begin.ranges_to(batch.end.only(compiled.view.reads))}
         if not partitions:
             return stage.NO_ROWS, ()  # only ticks came, as happens every second on a quiet log: no work for Spark
         events = records.from_position(batch.events, begin, batch.begin)
+        if repeated and batch.files and events is batch.events:
+            plans: BatchPlans = repeated
+            events = repeated.events_of(batch.files, compiled.view.reads)
+        else:
+            plans = BatchPlans(events[compiled.view.reads[0]].sparkSession, self.settings)
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[StagedRows, Sequence[Excluded]]:
             counted = Batch(events, partitions, [each.coordinates for each in excluded])
-            return kinds.stage_batch(connection, compiled, self.settings, counted), excluded
+            return kinds.stage_batch(connection, compiled, plans, counted), excluded
 
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)

@@ -128,6 +128,8 @@ def without_records(by_topic: EventFrames, coordinates: Iterable[Coordinates]) -
 
 
 def _without(by_topic: EventFrames, conditions: list[tuple[str, Column]]) -> EventFrames:
+    if not conditions:
+        return by_topic
     frames = dict(by_topic)
     for topic, condition in conditions:
         if topic in frames:

@@ -20,6 +20,12 @@ from truelog.support.settings import Settings
 
 # PySpark asks the JVM for one of these classes whenever it makes a column. For a short name, Java searches every jar.
 _CLASSES = ("PythonSQLUtils", "PythonUtils", "functions", "org.apache.spark.sql.functions")
+_SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+}
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if the spark-submit JVM started this Python process
 
 
@@ -43,6 +49,18 @@ def session(settings: Settings, name: str, *, quick: bool = False) -> SparkSessi
     for key, value in settings.spark_catalog().items():
         spark.conf.set(key, value)
     return spark
+
+
+def small_session(spark: SparkSession) -> SparkSession:
+    """A session of the same application for small batches: one partition, and no generated code.
+
+    To generate and compile code for a plan takes longer than to interpret it for some thousand rows. Plans do not
+    adapt themselves, because one partition leaves nothing to decide.
+    """
+    small = spark.newSession()
+    for key, value in _SMALL.items():
+        small.conf.set(key, value)
+    return small
 
 
 class _Remembered(JavaClass):  # type: ignore[misc]

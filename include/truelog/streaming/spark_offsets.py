@@ -19,7 +19,14 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 — not a fixed file: `mkdtemp` makes a
 
 
 def fresh_checkpoint(folder: Path) -> Path:
-    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs.
+    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs."""
+    checkpoint = emptied(folder) / uuid.uuid4().hex
+    checkpoint.mkdir(parents=True)
+    return checkpoint
+
+
+def emptied(folder: Path) -> Path:
+    """The folder, without what earlier runs have left in it.
 
     Where the machine has a file system in memory, `folder` is a link to it: Spark writes two small files for each
     batch, and waits for the disk.
@@ -31,9 +38,9 @@ def fresh_checkpoint(folder: Path) -> Path:
         in_memory = tempfile.mkdtemp(prefix="truelog-", dir=_MEMORY)
         atexit.register(shutil.rmtree, in_memory, ignore_errors=True)
         folder.symlink_to(in_memory)
-    checkpoint = folder / uuid.uuid4().hex
-    checkpoint.mkdir(parents=True)
-    return checkpoint
+    else:
+        private_folder(folder)
+    return folder
 
 
 def batch_range(checkpoint: Path, batch_id: int, begin: Positions) -> tuple[Positions, Positions]:

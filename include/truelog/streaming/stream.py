@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.kernel.log_guard import LogGuard
 from truelog.log import records, topics
+from truelog.log.event_files import EventFiles
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.log.tick_reader import read_ticks
@@ -33,9 +34,10 @@ from truelog.schema.event import EventTypes
 from truelog.schema.event_version import readings_of
 from truelog.spark.session import session
 from truelog.storage.database import connect
+from truelog.streaming.batch_files import BatchFiles
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
 from truelog.streaming.patience import OUTAGES, Patience, outlast_outage
-from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
+from truelog.streaming.spark_offsets import batch_range, emptied, fresh_checkpoint
 from truelog.streaming.stream_topics import StreamTopics
 from truelog.streaming.view_deployment import ViewDeployment
 from truelog.streaming.view_worker import ViewWorker, records_are_reread
@@ -45,6 +47,8 @@ from truelog.tables.compiled_view import needed_columns
 
 _MAX_VIEWS = 256  # threads; a thread is created only when a view needs one
 _RECORDS_IN_GRACE = 100_000  # the largest batch that waits no longer than the setting says
+
+_Decoded = tuple[EventFrames, list["Future[None]"], EventFiles | None]
 
 log = logging.getLogger("truelog.stream")
 
@@ -56,6 +60,7 @@ class Stream:
         self.settings, self.application, self.stop = settings, name, stop
         self.lease = outlast_outage(lambda: lease.take_lease(settings, name), stop)
         library, self.spark = application.library_digest(), session(settings, f"truelog {name}")
+        self.batch_files = BatchFiles(settings, self.spark, emptied(settings.home / "scratch" / f"{name}-batches"))
         self.interruptions = 0  # interruptions of the lease when `connection` was opened
         self.connection = outlast_outage(lambda: connect(settings, autocommit=True, writer=name), stop)
         self.applier = BatchApplier(settings, self.lease.holder, LogGuard(TopicGuard(settings)))
@@ -109,7 +114,8 @@ class Stream:
                 former[name].judge_by(self.types)
                 self.workers.append(former.pop(name))
             else:
-                self.workers.append(ViewWorker(self.spark, self.applier, self.types, compiled))
+                repeated = self.batch_files.plans_of(compiled)
+                self.workers.append(ViewWorker(self.spark, self.applier, self.types, compiled, repeated))
         for removed in former.values():
             removed.retire()
         read = {topic for each in self.workers for topic in each.compiled.view.topics}
@@ -145,8 +151,9 @@ class Stream:
         epochs = self.applier.guard.take_epochs(end)
         if any(each.compiled.view.reads_clock for each in self.workers):
             self._store_ticks(begin, end)
-        with self._decoded(begin, end) as (events, tasks):
-            started = self._offer(EventRange(events, begin, end, readings_of(self.types.values()), epochs))
+        with self._decoded(begin, end) as (events, tasks, files):
+            readings = readings_of(self.types.values())
+            started = self._offer(EventRange(events, begin, end, readings, epochs, files))
             tasks.extend(started)
             soon_done = [each.task for each in self.workers if each.task and each.soon_free(end)]
             wait([*started, *soon_done], timeout=self._grace(begin, end))
@@ -167,7 +174,7 @@ class Stream:
         return self.settings.batch_grace_seconds * max(1.0, records / _RECORDS_IN_GRACE)
 
     @contextmanager
-    def _decoded(self, begin: Positions, end: Positions) -> "Iterator[tuple[EventFrames, list[Future[None]]]]":
+    def _decoded(self, begin: Positions, end: Positions) -> "Iterator[_Decoded]":
         """The batch's events, read once however many views need them. They are kept until the added tasks are done.
 
         If no view reads a topic that has moved, as on a quiet log, where only ticks arrive, there is nothing to read.
@@ -176,16 +183,21 @@ class Stream:
         types = {topic: self.types[topic] for each in views for topic in each.view.reads if topic in end.offsets}
         ranges, tasks = begin.ranges_to(end.only(types)), list[Future[None]]()
         if not ranges:
-            yield {}, tasks
+            yield {}, tasks, None
             return
-        decoded = records.read(self.spark, self.settings, types, ranges, needed_columns(views))
-        if records_are_reread(views):
-            decoded.persist()
-        yield records.events(decoded, types), tasks
-        if late := [task for task in tasks if not task.done()]:
-            threading.Thread(target=lambda: (wait(late), decoded.unpersist()), daemon=True).start()
-        else:
-            decoded.unpersist()
+        needed = needed_columns(views)
+        with ExitStack() as kept:
+            if self.batch_files.are_for(ranges):
+                files = self.batch_files.write(kept, types, ranges, needed)
+                yield self.batch_files.frames(files), tasks, files
+            else:
+                decoded = records.read(self.spark, self.settings, types, ranges, needed)
+                if records_are_reread(views):
+                    kept.callback(decoded.persist().unpersist)
+                yield records.events(decoded, types), tasks, None
+            if late := [task for task in tasks if not task.done()]:
+                end_later = kept.pop_all().close
+                threading.Thread(target=lambda: (wait(late), end_later()), daemon=True).start()
 
     def _store_ticks(self, begin: Positions, end: Positions) -> None:
         """Store the batch's ticks, which the views with `keep` need."""

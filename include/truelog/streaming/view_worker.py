@@ -35,6 +35,7 @@ from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging.repeated_plans import RepeatedPlans
 
 _LONGEST_PAUSE = 60.0  # seconds
 _BLOCKING = """
@@ -53,6 +54,7 @@ class ViewWorker:
     applier: BatchApplier
     event_types: EventTypes
     compiled: CompiledView
+    repeated: RepeatedPlans | None = None
     connection: Connection | None = None
     positions: Positions | None = None
     target: Positions = field(default_factory=Positions)  # the end of the newest batch
@@ -163,7 +165,7 @@ class ViewWorker:
         in_batch = positions.covers(batch.begin.only(names)) and not positions.covers(batch.end.only(names))
         assert self.connection is not None  # noqa: S101
         if in_batch:
-            self.positions = self.applier.apply(self.connection, self.compiled, batch, positions)
+            self.positions = self.applier.apply(self.connection, self.compiled, batch, positions, self.repeated)
             return
         with self._portion(positions, self.target) as portion:
             self.positions = self.applier.apply(self.connection, self.compiled, portion, positions)

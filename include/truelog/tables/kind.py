@@ -19,6 +19,7 @@ from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.row_filter import RowFilter
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import STEP, contributions
 from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
@@ -116,9 +117,7 @@ class Kind:
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Create what the kind needs beside the tables, in the transaction that creates them."""
 
-    def follow(
-        self, spark: SparkSession, compiled: CompiledView, settings: Settings, staged: Mapping[str, StagedRows]
-    ) -> StagedRows:
+    def follow(self, plans: BatchPlans, compiled: CompiledView, staged: Mapping[str, StagedRows]) -> StagedRows:
         """Stage the rows that follow from a batch's staged rows of the sources, by the name of the side table.
 
         `staged` contains the rows of the view's own table under "", if events are added to it.

@@ -2,14 +2,13 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from truelog.log import records
 from truelog.log.positions import Range
 from truelog.log.records import Coordinates, EventFrames
 from truelog.log.topics import PartitionKey
 from truelog.storage.database import Connection
-from truelog.support.settings import Settings
-from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe import compile as copies
 from truelog.tables.dedupe import merge as dedupe
@@ -18,6 +17,7 @@ from truelog.tables.fold.kind import Fold
 from truelog.tables.join.kind import Join
 from truelog.tables.kind import Kind
 from truelog.tables.stage import StagedRows
+from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
 
 KINDS = (Seen(), Fold(), Join(), Kind())  # the first that a table is of is its kind
@@ -38,15 +38,17 @@ class Batch:
     excluded: Sequence[Coordinates] = ()
 
 
-def stage_batch(connection: Connection, compiled: CompiledView, settings: Settings, batch: Batch) -> StagedRows:
+def stage_batch(connection: Connection, compiled: CompiledView, plans: BatchPlans, batch: Batch) -> StagedRows:
     """Load the totals of a batch into the view's staging tables."""
     topics = {topic for topic, _ in batch.partitions}
     sources = [each for each in daily(compiled) if not topics.isdisjoint(each.view.reads)]
-    with dedupe.removed(connection, compiled, settings, batch.events, batch.partitions) as (seen, distinct):
+    with dedupe.removed(connection, compiled, plans, batch.events, batch.partitions) as (seen, distinct):
         counted = records.without_records(distinct, batch.excluded)
-        staged = {**seen, **stage.stage_each(sources, lambda each: each.totals_of(counted), settings)}
-    spark = batch.events[compiled.view.reads[0]].sparkSession
-    own = kind_of(compiled.own).follow(spark, compiled, settings, staged)
+        # A plan that is repeated reads all events of the batch.
+        of_events = plans if counted is batch.events else BatchPlans(plans.spark, plans.settings)
+        added = {each.side: of_events.stage(each, partial(each.totals_of, counted)) for each in sources}
+        staged = {**seen, **added}
+    own = kind_of(compiled.own).follow(plans, compiled, staged)
     return replace(own, sides={**own.sides, **{side: rows for side, rows in staged.items() if side}})
 
 

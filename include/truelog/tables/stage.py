@@ -75,11 +75,21 @@ def stage_each(
 
 def stage_rows(states: DataFrame, target: Table, settings: Settings) -> StagedRows:
     """Load states into the staging table of one table, from the executors."""
-    reports = target.hashed(states).mapInArrow(_loader(target.name, settings.staging_uri()), _REPORT).collect()
+    return accepted(reports(states, target, settings))
+
+
+def reports(states: DataFrame, target: Table, settings: Settings) -> DataFrame:
+    """The frame that loads states into a staging table when it is collected, with a report for each task attempt."""
+    return target.hashed(states).mapInArrow(_loader(target.name, settings.staging_uri()), _REPORT)
+
+
+def accepted(reports: DataFrame) -> StagedRows:
+    """Collect the reports, which loads the rows. Spark returns those of accepted attempts."""
+    found = reports.collect()
     return StagedRows(
-        attempts=tuple(r.attempt for r in reports),
-        rows=sum(r.rows for r in reports),
-        hash=sum(r.hash for r in reports) % _WRAP,
+        attempts=tuple(each.attempt for each in found),
+        rows=sum(each.rows for each in found),
+        hash=sum(each.hash for each in found) % _WRAP,
     )
 
 
@@ -151,11 +161,15 @@ def cleared_after_failure(connection: Connection, compiled: CompiledView, staged
         raise
 
 
-def load(spark: SparkSession, settings: Settings, queries: Sequence[sql.Composed], schema: StructType) -> DataFrame:
-    """The rows that these queries select, each loaded by a task of its own. They look rows up by index."""
-    texts = [each.as_string(None) for each in queries]
-    read = _reader(settings.staging_uri(), texts, to_arrow_schema(schema))
-    return spark.range(0, len(texts), 1, len(texts)).mapInArrow(read, schema)
+def load(
+    spark: SparkSession, settings: Settings, queries: Callable[[], Sequence[str]], number: int, schema: StructType
+) -> DataFrame:
+    """The rows that so many queries select, each loaded by a task of its own, which calls `queries`.
+
+    The queries look rows up by index.
+    """
+    read = _reader(settings.staging_uri(), queries, to_arrow_schema(schema))
+    return spark.range(0, number, 1, number).mapInArrow(read, schema)
 
 
 def grant(connection: Connection, target: Table) -> None:
@@ -241,7 +255,7 @@ def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
 
 
 def _reader(
-    uri: str, queries: Sequence[str], schema: pa.Schema
+    uri: str, queries: Callable[[], Sequence[str]], schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that runs in the executors' Python: the numbers of queries in, their rows out."""
 
@@ -250,7 +264,7 @@ def _reader(
             with closing(_database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
                 for setting in _SCANS:
                     cursor.execute(f"SET {setting} = off")
-                cursor.execute(queries[number])
+                cursor.execute(queries()[number])
                 for batch in cursor.fetch_record_batch():
                     yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
 

@@ -23,7 +23,7 @@ from truelog.kernel.merge import Merge
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
-from truelog.streaming import archive_app, stream, view_deployment
+from truelog.streaming import archive_app, batch_files, stream, view_deployment
 from truelog.streaming.stream import Stream
 from truelog.support.settings import Settings
 from truelog.tables import deploy, stage
@@ -43,6 +43,7 @@ def application(platform: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator
         return made[-1]
 
     monkeypatch.setattr(stream, "session", lambda *_: None)
+    monkeypatch.setattr(batch_files, "small_session", lambda *_: None)
     monkeypatch.setattr(view_deployment, "_SHOW_SECONDS", 0.0)
     yield start
     for each in made:

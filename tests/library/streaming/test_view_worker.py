@@ -20,6 +20,7 @@ from truelog.streaming.view_worker import ViewWorker
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging.repeated_plans import RepeatedPlans
 from truelog.tables.table import Table
 
 NAME = "hanging"
@@ -33,7 +34,14 @@ BATCH = EventRange({}, Positions({"click": {0: 0}}), Positions({"click": {0: 1}}
 class LockingApplier(BatchApplier):
     """Merges by writing to the view's table and nothing else."""
 
-    def apply(self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions) -> Positions:
+    def apply(
+        self,
+        connection: Connection,
+        compiled: CompiledView,
+        batch: EventRange,
+        begin: Positions,
+        repeated: RepeatedPlans | None = None,
+    ) -> Positions:
         connection.execute(sql.SQL("INSERT INTO {} VALUES (1)").format(TABLE))
         return batch.end
 

@@ -45,9 +45,9 @@ class Twice(Kind):
     def create(self, connection, table):
         self.called.add("create")
 
-    def follow(self, spark, compiled, settings, staged):
+    def follow(self, plans, compiled, staged):
         self.called.add("follow")
-        return super().follow(spark, compiled, settings, staged)
+        return super().follow(plans, compiled, staged)
 
     def add_batch(self, connection, compiled, staged):
         super().add_batch(connection, compiled, staged)

@@ -24,12 +24,12 @@ from truelog.log.records import EventFrames
 from truelog.log.topics import PartitionKey
 from truelog.schema.names import COORDINATES
 from truelog.storage.database import Connection, names
-from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe import compile as copies
 from truelog.tables.dedupe.compile import LOG_TIME, SEEN
 from truelog.tables.stage import StagedRows
+from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
 
 _SCHEMA = StructType(
@@ -43,7 +43,7 @@ Partitions = Collection[PartitionKey]
 
 @contextmanager
 def removed(
-    connection: Connection, compiled: CompiledView, settings: Settings, events: EventFrames, partitions: Partitions
+    connection: Connection, compiled: CompiledView, plans: BatchPlans, events: EventFrames, partitions: Partitions
 ) -> Iterator[tuple[Mapping[str, StagedRows], EventFrames]]:
     """The rows that a batch stages for `seen`, and its events without copies. Its events are in these partitions."""
     seen = seen_of(compiled)
@@ -51,15 +51,14 @@ def removed(
         yield {}, events
         return
     timed = copies.timed(events, _log_times(connection, seen, partitions))
-    staged = stage.stage_rows(seen.totals_of(timed), seen, settings)  # 1
+    staged = stage.stage_rows(seen.totals_of(timed), seen, plans.settings)  # 1
     query = _copies(seen, staged)
     with connection.transaction(), stage.by_index(connection):
         found: list[Any] = connection.execute(sql.SQL("{} LIMIT {}").format(query, _FEW + 1)).fetchall()  # 2
     if len(found) <= _FEW:  # unless a whole file was sent again
         yield {SEEN: staged}, records.without_records(events, found)
         return
-    spark = events[compiled.view.reads[0]].sparkSession
-    loaded = stage.load(spark, settings, [query], _SCHEMA).persist()  # 3
+    loaded = plans.load([query], _SCHEMA).persist()  # 3
     try:
         yield (
             {SEEN: staged},

@@ -4,22 +4,22 @@ If the Group has steps, the fold of a group that a batch touches continues from 
 group's first staged input. Only the inputs after the seed are loaded then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, StringType, StructField, StructType
 
 from truelog.schema.names import COORDINATES
 from truelog.storage.database import names
-from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold.compiled import checkpoints_of, group_of, inputs_of
 from truelog.tables.fold.stepped import SEED
 from truelog.tables.stage import StagedRows
+from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
 from truelog.views.steps import NUMBER
 
@@ -32,29 +32,32 @@ BACKWARDS = sql.SQL(", ").join(sql.SQL("t.{} DESC").format(sql.Identifier(name))
 _Types = Mapping[str, DataType]
 
 
-def load_touched(spark: SparkSession, compiled: CompiledView, settings: Settings, staged: StagedRows) -> DataFrame:
+def load_touched(plans: BatchPlans, compiled: CompiledView, staged: StagedRows) -> Callable[[], DataFrame]:
     """The staged inputs and the other inputs of their groups, at most one too many; with seeds, if there are any."""
     seed = _seed_types(compiled)
     types = _input_types(compiled) | {f"{_OF_SEED}{name}": dtype for name, dtype in seed.items()}
     query = _inputs_after_seeds if seed else _all_inputs
-    shares = max(1, min(spark.sparkContext.defaultParallelism, staged.rows // _INPUTS_PER_TASK))
+    shares = plans.tasks(staged.rows, _INPUTS_PER_TASK)
     queries = [query(compiled, _share(compiled, staged, number, shares)) for number in range(shares)]
-    loaded = _load(spark, settings, queries, types)
-    if not seed:
-        return loaded
-    number, *state = (F.col(f"{_OF_SEED}{name}").alias(name) for name in seed)
-    return loaded.withColumn(SEED, F.when(number.isNotNull(), F.struct(number, F.struct(*state).alias("state"))))
+    loaded = _load(plans, queries, types)
+    return (lambda: _with_seeds(loaded(), seed)) if seed else loaded
 
 
 def load_groups(
-    spark: SparkSession, compiled: CompiledView, settings: Settings, groups: Sequence[tuple[Any, ...]]
-) -> DataFrame:
+    plans: BatchPlans, compiled: CompiledView, groups: Sequence[tuple[Any, ...]]
+) -> Callable[[], DataFrame]:
     """All inputs of these groups."""
     types, by = _input_types(compiled), names(group_of(compiled).by)
     portions = [groups[i : i + _GROUPS_PER_TASK] for i in range(0, len(groups), _GROUPS_PER_TASK)]
     select = sql.SQL("SELECT {} FROM {} AS t WHERE ({}) IN ({})")
     queries = [select.format(_columns(types), state(inputs_of(compiled)), by, values(each)) for each in portions]
-    return _load(spark, settings, queries, types)
+    return _load(plans, queries, types)
+
+
+def _with_seeds(loaded: DataFrame, seed: _Types) -> DataFrame:
+    """Loaded rows, with the columns of a seed as one column."""
+    number, *state = (F.col(f"{_OF_SEED}{name}").alias(name) for name in seed)
+    return loaded.withColumn(SEED, F.when(number.isNotNull(), F.struct(number, F.struct(*state).alias("state"))))
 
 
 def state(table: Table) -> sql.Identifier:
@@ -184,8 +187,8 @@ def _columns(types: _Types, prefix: str = "") -> sql.Composed:
     )
 
 
-def _load(spark: SparkSession, settings: Settings, queries: Sequence[sql.Composed], types: _Types) -> DataFrame:
+def _load(plans: BatchPlans, queries: Sequence[sql.Composed], types: _Types) -> Callable[[], DataFrame]:
     """The rows that the queries select, each query in a task of its own. `types` are those of the columns in order."""
     travels = StructType([StructField(n, StringType() if isinstance(t, DecimalType) else t) for n, t in types.items()])
-    loaded = stage.load(spark, settings, queries, travels)
-    return loaded.select(*(F.col(n).cast(t).alias(n) for n, t in types.items()))
+    loaded = plans.load(queries, travels)
+    return lambda: loaded.select(*(F.col(n).cast(t).alias(n) for n, t in types.items()))

@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping
 
-from pyspark.sql import SparkSession
-
 from truelog.storage.database import Connection
-from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold import compiled as folding
@@ -15,6 +12,7 @@ from truelog.tables.fold.repair import repair_groups
 from truelog.tables.fold.trace import trace_group
 from truelog.tables.kind import Kind, Repair
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
 from truelog.tables.tracing.trace import Trace, Tracing
 from truelog.views.group import INPUTS
@@ -37,10 +35,8 @@ class Fold(Kind):
         for each in filter(None, (inputs_of(compiled), checkpoints_of(compiled))):
             stage.grant(connection, each)
 
-    def follow(
-        self, spark: SparkSession, compiled: CompiledView, settings: Settings, staged: Mapping[str, StagedRows]
-    ) -> StagedRows:
-        return merge.stage_touched(spark, compiled, settings, staged.get(INPUTS, NO_ROWS))
+    def follow(self, plans: BatchPlans, compiled: CompiledView, staged: Mapping[str, StagedRows]) -> StagedRows:
+        return merge.stage_touched(plans, compiled, staged.get(INPUTS, NO_ROWS))
 
     def add_batch(self, connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
         super().add_batch(connection, compiled, staged)

@@ -7,41 +7,39 @@ A Group of steps keeps checkpoints. A batch replaces the checkpoints of a touche
 the group on. As long as the events of a key stay in one partition, there are none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from truelog.schema.names import COORDINATES
 from truelog.storage.database import Connection, names
-from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold import inputs as loaded_inputs
 from truelog.tables.fold.compiled import checkpoints_of, fold_of, folded_tables, group_of, inputs_of
 from truelog.tables.fold.inputs import first_inputs, same_group, state
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
 from truelog.views.group import INPUTS
 from truelog.views.steps import NUMBER
 
 
-def stage_touched(spark: SparkSession, compiled: CompiledView, settings: Settings, staged: StagedRows) -> StagedRows:
+def stage_touched(plans: BatchPlans, compiled: CompiledView, staged: StagedRows) -> StagedRows:
     """Stage what follows for the groups to which the staged inputs belong, if these inputs are added."""
     if not staged.attempts:
         return NO_ROWS
-    return _stage_folded(compiled, settings, loaded_inputs.load_touched(spark, compiled, settings, staged))
+    return _stage_folded(compiled, plans, loaded_inputs.load_touched(plans, compiled, staged))
 
 
-def stage_groups(
-    spark: SparkSession, compiled: CompiledView, settings: Settings, groups: Sequence[tuple[Any, ...]]
-) -> StagedRows:
+def stage_groups(plans: BatchPlans, compiled: CompiledView, groups: Sequence[tuple[Any, ...]]) -> StagedRows:
     """Stage what follows for these groups from all their inputs in the side table."""
     if not groups:
         return NO_ROWS
-    return _stage_folded(compiled, settings, loaded_inputs.load_groups(spark, compiled, settings, groups))
+    return _stage_folded(compiled, plans, loaded_inputs.load_groups(plans, compiled, groups))
 
 
 def replace_touched(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
@@ -84,16 +82,12 @@ def delete_groups(connection: Connection, compiled: CompiledView, groups: Sequen
         connection.execute(delete.format(state(table), names(group_of(compiled).by), loaded_inputs.values(groups)))
 
 
-def _stage_folded(compiled: CompiledView, settings: Settings, inputs: DataFrame) -> StagedRows:
-    """Fold inputs once, and stage the rows of each table that follows."""
-    tables = folded_tables(compiled)
-    folded = fold_of(compiled.own).run(inputs)
-    if len(tables) > 1:
-        folded.persist()
-    try:
-        own, *sides = (stage.stage_rows(fold_of(table).rows_of(table, folded), table, settings) for table in tables)
-    finally:
-        folded.unpersist()
+def _stage_folded(compiled: CompiledView, plans: BatchPlans, inputs: Callable[[], DataFrame]) -> StagedRows:
+    """Fold inputs, and stage the rows of each table that follows."""
+    tables, run = folded_tables(compiled), fold_of(compiled.own).run
+    own, *sides = plans.stage_each(
+        tables, lambda: run(inputs()), lambda table, folded: fold_of(table).rows_of(table, folded)
+    )
     return replace(own, sides={table.side: rows for table, rows in zip(tables[1:], sides, strict=True)})
 
 

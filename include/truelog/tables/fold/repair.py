@@ -9,6 +9,7 @@ from truelog.tables import stage
 from truelog.tables.fold import merge
 from truelog.tables.fold.compiled import folded_tables, group_of, inputs_of
 from truelog.tables.kind import Repair
+from truelog.tables.staging.batch_plans import BatchPlans
 
 
 def repair_groups(repair: Repair) -> int:
@@ -24,7 +25,7 @@ def repair_groups(repair: Repair) -> int:
         return 0
     stage.hold(connection, compiled)
     with repair.locked():
-        staged = merge.stage_groups(repair.spark, compiled, repair.settings, found)
+        staged = merge.stage_groups(BatchPlans(repair.spark, repair.settings), compiled, found)
         for table in tables:
             repair.record_before(table)
         merge.delete_groups(connection, compiled, found)

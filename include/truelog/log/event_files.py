@@ -1,0 +1,108 @@
+"""Event files: the valid events of a small batch, decoded once into one Arrow file for each topic.
+
+A plan over such a file can be executed for every batch: its source reads whatever file is at the path at that moment.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from truelog.log.range_reader import PLACE
+from truelog.log.records import Columns
+from truelog.schema.event import EventType, EventTypes
+from truelog.schema.event_version import judge
+
+
+@dataclass(frozen=True)
+class EventFiles:
+    """The files of a batch, in a folder of their own. A topic without a valid event has no file."""
+
+    folder: Path
+    schemas: Mapping[str, pa.Schema]  # of every topic that a view reads, whether or not it has a file
+
+
+def write(folder: Path, records: Iterable[pa.RecordBatch], types: EventTypes, needed: Columns) -> EventFiles:
+    """Decode raw records, in batches of one topic each, and write their valid events to `folder`."""
+    schemas = {name: columns(each, needed) for name, each in types.items()}
+    found: dict[str, list[pa.RecordBatch]] = {}
+    for raw in records:
+        topic = raw.column("topic")[0].as_py()
+        events = _valid(raw, types[topic], schemas[topic])
+        if events.num_rows:
+            found.setdefault(topic, []).append(events)
+    for topic, batches in found.items():
+        with pa.OSFile(str(_file(folder, topic)), "wb") as sink, pa.ipc.new_file(sink, schemas[topic]) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    return EventFiles(folder, schemas)
+
+
+def columns(event_type: EventType, needed: Columns) -> pa.Schema:
+    """The columns of an event type's file: the coordinates, and the fields that are needed."""
+    names = needed.get(event_type.name)
+    return pa.schema([*PLACE, *(each for each in event_type.arrow_schema if names is None or each.name in names)])
+
+
+def has_events(files: EventFiles, topics: Iterable[str]) -> bool:
+    """Whether any of these topics has a valid event in the batch."""
+    return any(_file(files.folder, topic).exists() for topic in topics)
+
+
+class FileFrames(Mapping[str, DataFrame]):
+    """A frame of the events in each topic's file. A frame is made when it is asked for, because that calls the JVM.
+
+    Each frame has one partition, so to group it needs no shuffle.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, schemas: Mapping[str, pa.Schema]) -> None:
+        self.spark, self.folder, self.schemas = spark, folder, schemas
+        self._made: dict[str, DataFrame] = {}
+
+    def __getitem__(self, topic: str) -> DataFrame:
+        if topic not in self._made:
+            schema = self.schemas[topic]
+            read = _reader(_file(self.folder, topic), schema)
+            self._made[topic] = self.spark.range(0, 1, 1, 1).mapInArrow(read, from_arrow_schema(schema))
+        return self._made[topic]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.schemas)
+
+    def __len__(self) -> int:
+        return len(self.schemas)
+
+
+def _reader(file: Path, schema: pa.Schema):  # type: ignore[no-untyped-def]
+    """The function that runs in the executors' Python: a file's batches out, whatever comes in."""
+    path = str(file)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        try:
+            opened = pa.memory_map(path)
+        except FileNotFoundError:
+            return
+        with opened:
+            for batch in pa.ipc.open_file(opened).read_all().to_batches():
+                yield batch.cast(schema)
+
+    return read
+
+
+def _file(folder: Path, topic: str) -> Path:
+    return folder / f"{topic}.arrow"
+
+
+def _valid(raw: pa.RecordBatch, event_type: EventType, schema: pa.Schema) -> pa.RecordBatch:
+    """The valid events among raw records of one topic."""
+    events = judge(event_type, raw, schema.names[len(PLACE) :])
+    columns = [raw.column(name) for name in PLACE.names]
+    columns += [events.column(name) for name in schema.names[len(PLACE) :]]
+    arrays = [column.cast(each.type) for column, each in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema).filter(pc.is_null(events.column("invalid")))

@@ -1,0 +1,59 @@
+"""The files of small batches: where they are, and when a batch is small enough for them.
+
+A small batch is decoded in the application's own process, and staged by plans that are made once. A large batch is
+decoded by Spark's tasks, and each view plans how to stage it. So is every batch on a cluster, where executors cannot
+read the driver's files.
+"""
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from truelog.log import event_files, range_reader
+from truelog.log.event_files import EventFiles, FileFrames
+from truelog.log.positions import Range
+from truelog.log.records import Columns
+from truelog.schema.event import EventTypes
+from truelog.spark.class_archive import is_local
+from truelog.spark.session import small_session
+from truelog.support.settings import KafkaUser, Settings
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging.repeated_plans import RepeatedPlans
+
+_MOST_RECORDS = 20_000  # of a small batch; one task decodes so many
+
+
+class BatchFiles:
+    """The files of one application's batches and the plans of its views, in a folder of the application."""
+
+    def __init__(self, settings: Settings, spark: SparkSession, folder: Path) -> None:
+        self.settings, self.folder, self.is_local = settings, folder, is_local(settings)
+        self.spark = small_session(spark)
+
+    def are_for(self, ranges: Sequence[Range]) -> bool:
+        """Whether a batch of these ranges of the log is small."""
+        return self.is_local and sum(each.end - each.start for each in ranges) <= _MOST_RECORDS
+
+    def write(self, kept: ExitStack, types: EventTypes, ranges: Sequence[Range], needed: Columns) -> EventFiles:
+        """Read and decode a batch. Its files are deleted when `kept` is closed.
+
+        Raises:
+            ServiceDown: Kafka did not return some of the records.
+        """
+        folder = self.folder / uuid.uuid4().hex
+        folder.mkdir(mode=0o700)
+        kept.callback(shutil.rmtree, folder, ignore_errors=True)
+        read = range_reader.read(self.settings.kafka(KafkaUser.READER), ranges)
+        return event_files.write(folder, read, types, needed)
+
+    def frames(self, files: EventFiles) -> FileFrames:
+        """The events of a batch."""
+        return FileFrames(self.spark, files.folder, files.schemas)
+
+    def plans_of(self, compiled: CompiledView) -> RepeatedPlans:
+        """A view's plans for small batches."""
+        return RepeatedPlans(self.spark, self.settings, self.folder / "views" / compiled.own.name)

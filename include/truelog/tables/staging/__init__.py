@@ -1,0 +1,1 @@
+"""How the rows of a batch get into the staging tables."""
