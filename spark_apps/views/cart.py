@@ -61,6 +61,7 @@ VIEW = Group(
     values=("quantity", "changed_at", "checked_out_at"),
     present={"open": OPEN, "history": HISTORY},
     checks=("quantity > 0",),
+    publish=True,
     columns={
         "cart_id": "the site's id for the cart",
         "product": "a product that is in the cart",

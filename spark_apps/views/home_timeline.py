@@ -110,6 +110,7 @@ def timeline(popular: int) -> Join:
         counts={"entries": entries},
         present={"newest": NEWEST.format(popular=popular)},
         checks=("entries = 1",),
+        publish=True,
         columns={
             "reader_id": "who follows the tweet's author",
             "tweeted_at": "time of the tweet, by corrected event time",

@@ -34,6 +34,7 @@ from truelog.storage import bucket
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.output import changes
 
 MORNING = datetime(2026, 3, 1, tzinfo=UTC)
 LATER = MORNING + timedelta(hours=3)  # when records reach the log
@@ -131,6 +132,15 @@ class Archived:
             clock.store_ticks(connection, self.ids[clock.TOPIC], events[clock.TOPIC])
         batch = EventRange(events, start, self.positions)
         BatchApplier(self.lab.settings).apply(connection, self.compiled, batch, current if current.offsets else start)
+
+    def require_output(self) -> None:
+        """Require that the records of the view's output, applied in order, give the rows that readers see."""
+        rows: dict[str, str] = {}
+        query = "SELECT key, value FROM truelog.outbox WHERE view = %s ORDER BY number"
+        for key, value in self.lab.connection.execute(query, (self.compiled.name,)).fetchall():
+            rows.pop(str(key), None)
+            rows |= {} if value is None else {str(key): str(value)}
+        assert rows == dict(self.lab.connection.execute(changes.all_rows(self.compiled.own)).fetchall())
 
     def _click(self, url: str, spent: str, second: float) -> dict[str, str]:
         return {"url": url, "search_id": spent, "visitor_id": "v", "occurred_at": self._at(second)}

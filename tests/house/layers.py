@@ -10,6 +10,7 @@ ORDER = (
     "tables",
     "control",
     "kernel",
+    "relay",
     "archive",
     "spark",
     "apps",

@@ -29,6 +29,7 @@ ABOVE = Group(
     key=("url", "spent"),
     values=("clicks",),
     most=MOST,
+    publish=True,
 )
 
 
@@ -70,4 +71,5 @@ TIMELINE = Join(
             key={"reader": "follows.follower", "tweet": "tweets.tweet"},
         )
     },
+    publish=True,
 )

@@ -16,6 +16,7 @@ from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.command import answer, process_answer, truelog
 from tests.deadline import until
+from tests.library.relay.read_topic import table
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import page_view
 from tests.scenes.restarts import pids, require_restarted
@@ -89,6 +90,21 @@ def test_the_lag_of_every_reader_is_known(shop: Shop) -> None:
     shop.serve()
     shop.catch_up()
     until(_require_lag_is_ok, 90, "a good verdict about each reader")
+
+
+def test_the_output_topic_of_a_timeline_has_its_rows(shop: Shop) -> None:
+    """The relay was killed with the other services. A reader who begins with nothing arrives at the table."""
+    shop.serve()
+    shop.catch_up()
+    query = "SELECT row_to_json(t)::text FROM views.home_timeline AS t"
+
+    def require_published() -> None:
+        rows = {json.dumps(json.loads(row)) for (row,) in shop.world.ask(query)}
+        read = {json.dumps(json.loads(row)) for row in table(shop.world.settings, "view.home_timeline.v1").values()}
+        if not rows or rows != read:
+            raise ServiceDown(f"the table has {len(rows)} rows, and the topic {len(read)}")
+
+    until(require_published, 60, "the rows of the output topic")
 
 
 def test_at_closing_time_every_view_equals_its_rebuild(shop: Shop, batch: Batch) -> None:

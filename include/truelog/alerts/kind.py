@@ -184,6 +184,22 @@ KINDS = {
         "Is the machine's clock right? Then run `truelog clock confirm`. Otherwise correct the machine's clock.",
         "plugin/truelog/truelog/streams",
     ),
+    "relay_down": Kind(
+        Severity.CRITICAL,
+        "the {subject} is down, so no output topic gets the changes of its view",
+        "Run `truelog status`: is `relay` READY? Then read its log: logs/relay.log in the home.",
+        open_after=timedelta(seconds=30),  # enough time for the supervisor to start it again
+    ),
+    "output_behind": Kind(
+        Severity.WARNING,
+        "the output topic of {subject} is behind the view",
+        "Run `truelog output list`, which shows how many rows wait, and why.",
+    ),
+    "output_resync": Kind(
+        Severity.CRITICAL,
+        "the output topic of {subject} does not continue, because the database has another history than the topic",
+        "Was the database restored from a backup? Then run `truelog output resync {subject}`.",
+    ),
     "disk_low": Kind(
         Severity.CRITICAL,
         "the disk of the {subject} is nearly full",

@@ -1,7 +1,7 @@
 """Finds lag problems by turning the verdicts of `truelog lag` into incidents.
 
 A slow application makes all its views late, which is one incident. A view that is stalled, was rewound, or is losing
-records to retention is a separate incident.
+records to retention is a separate incident. The verdicts of `truelog output list` become incidents too.
 """
 
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from truelog.alerts import store
 from truelog.alerts.rules import Finding, Observation
 from truelog.control import application
 from truelog.control.application import ApplicationStatus
+from truelog.lag import output_lag
 from truelog.lag import report as lag_report
 from truelog.lag.report import LagRow
 from truelog.lag.verdict import LagVerdict
@@ -28,6 +29,12 @@ _KIND_OF = {
 _BY_SEVERITY = tuple(dict.fromkeys(_KIND_OF.values()))
 _IDLE_EXCUSES = ("lagging", "stalled")  # an application that is starting is late for a good reason
 LAG_KINDS = (*_BY_SEVERITY, "lag_unknown")
+OUTPUT_KINDS = ("output_behind", "output_resync", "relay_down")
+_OUTPUT_KIND_OF = {
+    LagVerdict.WARN: "output_behind",
+    LagVerdict.STALL: "output_behind",
+    LagVerdict.REWIND: "output_resync",
+}
 
 
 def observe(settings: Settings) -> Observation:
@@ -37,6 +44,19 @@ def observe(settings: Settings) -> Observation:
         statuses = {name: application.load_status(connection, name) for name in application.application_names(settings)}
         down = {each.subject for each in store.open_alerts(connection) if each.kind == "application_down"}
     return observation(rows, {name for name, status in statuses.items() if not _makes_batches(status)} - down)
+
+
+def observe_outputs(settings: Settings) -> Observation:
+    """One finding for each output with a problem, or a single one if the relay is down."""
+    with db_snapshot.read_snapshot(settings) as connection:
+        assessed = [(each, *output_lag.assess(each, settings)) for each in output_lag.outputs(connection)]
+    stopped = [reason for _, verdict, reason in assessed if verdict is LagVerdict.STOP]
+    findings = [
+        Finding(_OUTPUT_KIND_OF[verdict], each.view, f"version {each.version}: {reason}")
+        for each, verdict, reason in assessed
+        if verdict in _OUTPUT_KIND_OF
+    ]
+    return Observation((*findings, *(Finding("relay_down", "relay", reason) for reason in stopped[:1])))
 
 
 def observation(rows: Iterable[LagRow], idle: set[str]) -> Observation:

@@ -28,6 +28,7 @@ SOURCES = (
     Source("dead letters", resources.DEAD_LETTER_KINDS, 15.0, resources.observe_dead_letters),
     Source("declarations", declarations.DECLARATION_KINDS, 5.0, declarations.observe),
     Source("omissions", omissions.OMISSION_KINDS, 15.0, omissions.observe),
+    Source("outputs", lag.OUTPUT_KINDS, 5.0, lag.observe_outputs),
     Source("disk", resources.DISK_KINDS, 15.0, resources.observe_disk),
     Source("clock", resources.CLOCK_KINDS, 15.0, resources.observe_clock),
 )

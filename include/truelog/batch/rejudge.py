@@ -30,6 +30,7 @@ from truelog.support import faults
 from truelog.support.errors import CodeChanged, MeaningChanged, NotMade, Stale
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
+from truelog.tables.output import outbox
 from truelog.tables.stage import StagedRows
 
 
@@ -114,6 +115,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
         for rows in staged_rows:
             rebuilder.merge_staged("state", rows)
         merge.drop_expired(connection, compiled, "state", final)
+        outbox.record_changes(connection, compiled)
         rebuilder.exclusions(final).drop_earlier()
         _record_readings(rebuilder)
         faults.reach("rejudge.before_commit")

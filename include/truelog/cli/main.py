@@ -51,6 +51,7 @@ GROUPS = {
     "dead-letters": replaying.app,
     "events": eventing.app,
     "limit": limiting.app,
+    "output": lagging.output_app,
 }
 
 app = typer.Typer(

@@ -23,6 +23,7 @@ from truelog.dead_letters import ledger
 from truelog.dead_letters.store import Coordinates, DeadLetter
 from truelog.log import topics
 from truelog.log.access import REPLAY_TRANSACTIONS
+from truelog.log.kafka_producer import client_error
 from truelog.schema.event import EventType
 from truelog.sources.collector.classifier import ClassifiedRecord, Defect, EventClassifier, Receipt
 from truelog.sources.collector.parser import parse_event
@@ -90,7 +91,7 @@ def replay(settings: Settings, types: EventTypes, letters: Iterable[DeadLetter],
             for portion in _portions(letters):
                 run.send(producer, run.select(portion), doer)
         except (KafkaException, SystemError) as failed:
-            error = _kafka_error(failed)
+            error = client_error(failed)
             if error.fatal() or error.code() in (KafkaError._FENCED, KafkaError._FATAL):
                 raise Fenced(f"another replay has taken over ({error.str()}); wait until it has ended") from failed
             raise ServiceDown(f"Kafka did not accept the replay: {error.str()}; run the replay again") from failed
@@ -160,15 +161,6 @@ class _Replay:
             except TopicRefused as refused:
                 self._refused[topic] = str(refused)
         return self._refused[topic]
-
-
-def _kafka_error(failed: KafkaException | SystemError) -> KafkaError:
-    """The client's error. If a fatal error arrives during callbacks, confluent-kafka raises a SystemError from it."""
-    cause = failed if isinstance(failed, KafkaException) else failed.__cause__
-    if not isinstance(cause, KafkaException):
-        raise failed
-    error: KafkaError = cause.args[0]
-    return error
 
 
 def _note(places: dict[Coordinates, ledger.Place], letter: Coordinates, error: object, message: Message) -> None:

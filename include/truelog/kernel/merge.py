@@ -8,8 +8,9 @@
 5. add the staged rows to the table
 6. drop the rows that have expired by the log's clock, and the ids that no longer have copies
 7. advance the positions
-8. record the merge in the tally
-9. exclude the records on which the transform failed, unless they are too many of those in the tally
+8. put the changed rows into the outbox, if the view publishes them
+9. record the merge in the tally
+10. exclude the records on which the transform failed, unless they are too many of those in the tally
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from truelog.support import faults
 from truelog.support.errors import Gap, MeaningChanged, Stale
 from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.output import outbox
 from truelog.tables.stage import StagedRows
 
 _TALLY = """
@@ -86,10 +88,11 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         faults.reach("merge.added")
         now = drop_expired(connection, compiled, "state", merge.end)  # 6
         _advance(connection, compiled, merge)  # 7
+        outbox.record_changes(connection, compiled)  # 8
         stage.clear(connection, compiled, merge.staged)
-        _tally(connection, compiled, merge, now)  # 8
+        _tally(connection, compiled, merge, now)  # 9
         if merge.excluded:
-            Exclusions(connection, compiled, merge.end.ids, merge.readings).add(merge.excluded)  # 9
+            Exclusions(connection, compiled, merge.end.ids, merge.readings).add(merge.excluded)  # 10
             exclusions.require_few(connection, compiled, merge.records(compiled))
         faults.reach("merge.advanced")
     faults.reach("merge.committed")

@@ -7,6 +7,7 @@ its duty:
 - `truelog-producer`, for commands and for producers that bypass the collector, writes events; `truelog dead-letters
   replay` is such a command
 - the tick service writes ticks
+- a relay (`truelog.relay`) creates and writes output topics, whose names begin with `view.`, and the places of relays
 - every other part reads
 
 Kafka refuses everything that no rule allows.
@@ -38,6 +39,9 @@ _SECONDS = 10.0
 _ITERATIONS = 4096
 # Topics that are not for events: only these principals may write to them.
 _WRITERS = {TICKS: (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,)}
+OUTPUT = "view."  # the prefix of the output topics, which no event type's name has
+RELAY_PLACES = "relay.places"
+RELAY_TRANSACTIONS = "truelog-relay-"  # the prefix of the transactional ids of relays
 REPLAY_TRANSACTIONS = "truelog-replay"  # the transactional id of replayed dead letters
 _GROUPS = ("truelog", "spark-kafka-")  # prefixes of the consumer groups that Truelog and Spark name
 
@@ -54,7 +58,7 @@ def create_users(broker: AdminClient, settings: Settings) -> None:
         for future in broker.alter_user_scram_credentials(upserts, request_timeout=_SECONDS).values():
             future.result()
         _wait_for_users(broker, made)
-    _create(broker, [*_reading(), *_replaying()])
+    _create(broker, [*_reading(), *_replaying(), *_relaying()])
 
 
 def grant_writing(broker: AdminClient, topics: Iterable[str]) -> None:
@@ -78,6 +82,15 @@ def _reading() -> list[AclBinding]:
 def _replaying() -> list[AclBinding]:
     kind, anything = ResourceType.TRANSACTIONAL_ID, [AclOperation.WRITE, AclOperation.DESCRIBE]
     return [_rule(KafkaUser.PRODUCER, kind, REPLAY_TRANSACTIONS, each) for each in anything]
+
+
+def _relaying() -> list[AclBinding]:
+    user, anything = KafkaUser.RELAY, [AclOperation.WRITE, AclOperation.CREATE]
+    prefixed, transactions = ResourcePatternType.PREFIXED, [AclOperation.WRITE, AclOperation.DESCRIBE]
+    outputs = [_rule(user, ResourceType.TOPIC, OUTPUT, each, prefixed) for each in anything]
+    places = [_rule(user, ResourceType.TOPIC, RELAY_PLACES, each) for each in anything]
+    kind = ResourceType.TRANSACTIONAL_ID
+    return outputs + places + [_rule(user, kind, RELAY_TRANSACTIONS, each, prefixed) for each in transactions]
 
 
 def _rule(

@@ -44,6 +44,15 @@ def make_producer(settings: Settings, on_error: Callable[[KafkaError], None] | N
     )
 
 
+def client_error(failed: KafkaException | SystemError) -> KafkaError:
+    """The client's error. If a fatal error arrives during callbacks, confluent-kafka raises a SystemError from it."""
+    cause = failed if isinstance(failed, KafkaException) else failed.__cause__
+    if not isinstance(cause, KafkaException):
+        raise failed
+    error: KafkaError = cause.args[0]
+    return error
+
+
 class KafkaSender:
     """Sends records and counts the acknowledged records. On exit, the context waits for outstanding acknowledgements.
 

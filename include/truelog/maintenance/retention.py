@@ -17,6 +17,7 @@ _PER_APPLICATION = "one row for each application"
 _PER_VIEW = "one row for each view"
 _WITH_VERSION = "deleted with its version: see `superseded`"
 _WITH_DECLARATION = "needed as long as the records that it judges: one row for each change of a declaration"
+_BY_RELAY = "the relay deletes rows an hour after they are published, and `output_behind` says that none are"
 _BY_ALERT_STORE = "`alert_store.delete_old` deletes: alert_keep_seconds"
 
 
@@ -84,6 +85,10 @@ RETENTION: dict[str, Expiring | str] = {
     "batch_refusal": _PER_VIEW,
     "standing": _PER_VIEW,
     "clock_hold": "at most one row",
+    "output": "kept: numbers never repeat. One row for each version that has published",
+    "output_step": _BY_RELAY,
+    "outbox": _BY_RELAY,
+    "relay": "at most one row",
     "lease": _PER_APPLICATION,
     "application": _PER_APPLICATION,
     "api_key": "made by hand",

@@ -24,6 +24,7 @@ from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 from truelog.tables import stage
+from truelog.tables.output import outbox
 from truelog.views.catalogue import table_name
 
 _SUPERSEDED = """
@@ -84,6 +85,7 @@ def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
                     sql.SQL("DELETE FROM {} WHERE (view, version) = (%s, %s)").format(rows),
                     (version.view, version.version),
                 )
+            outbox.end(connection, version.view, version.version)
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DependentObjectsStillExist) as error:
         log.warning("%s is superseded but still in use: %s", version.table, error)
         return False

@@ -33,6 +33,7 @@ from truelog.support.errors import Stale
 from truelog.support.settings import Settings
 from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.output import outbox
 from truelog.tables.row_filter import RowFilter, all_rows, with_keys
 from truelog.tables.stage import StagedRows
 from truelog.tables.table import Table
@@ -90,6 +91,7 @@ def _locked(rebuilder: Rebuilder) -> Iterator[None]:
         merge.lock(connection, compiled)
         rebuilder.require_reading()
         yield
+        outbox.record_changes(connection, compiled)
         merge.record_repair(connection, compiled)
 
 

@@ -8,6 +8,7 @@ FOLDERS = (  # each after the services that it needs
     "ticks",
     "collector",
     "monitor",
+    "relay",
 )
 SERVICES: tuple[Service, ...] = tuple(
     import_module(f"truelog.services.{folder}.declaration").SERVICE for folder in FOLDERS

@@ -25,6 +25,7 @@ class OperationKind(StrEnum):
     SILENCE = "silence"  # alerts were silenced
     UNSILENCE = "unsilence"  # a silence was ended before it expired
     REPLAY = "replay"  # dead letters were sent again
+    RESYNC = "resync"  # an output began again with its whole table
     KEY_ADD = "key_add"
     KEY_REVOKE = "key_revoke"
     EXPORT = "export"  # a user saved rows of a view

@@ -100,11 +100,7 @@ class ViewDeployment:
     def _unchanged(self, compiled: CompiledView) -> CompiledView | None:
         """The deployed view, if the same code is deployed already."""
         before = self.deployed.get(compiled.name)
-        same = before is not None and (before.fingerprint, before.view.version) == (
-            compiled.fingerprint,
-            compiled.view.version,
-        )
-        return before if same else None
+        return before if before is not None and _code(before) == _code(compiled) else None
 
     def _deploy_table(self, compiled: CompiledView) -> str:
         """Make or check the view's table. Return why the view cannot run, or an empty string."""
@@ -185,6 +181,11 @@ class ViewDeployment:
             if self._refused.get(view) != reason:
                 log.error("%s is stalled: %s", view, reason)
             view_status.record_state(self.connection, name, view, versions.get(view), reason)
+
+
+def _code(compiled: CompiledView) -> tuple[str, int, bool]:
+    """What makes the worker of a view need another declaration."""
+    return compiled.fingerprint, compiled.view.version, compiled.view.publish
 
 
 def _suspended(compiled: CompiledView, bad_topics: Mapping[str, str]) -> str:

@@ -24,6 +24,7 @@ TruelogError
 ├── QueryTooSlow     a query on the archive reached its time limit
 ├── NotSetUp         settings or jars are missing or wrong
 ├── SchemaRefused    the database's schema is newer than this release, or too old for it
+├── Resync           a relay's rows do not continue where they were published last
 ├── CrashLoop        an application keeps exiting soon after each start
 ├── AirflowRefused   Airflow rejected a request
 ├── RunFailed        a DAG run did not succeed
@@ -140,6 +141,10 @@ class SchemaRefused(TruelogError):
 
 class NotSetUp(TruelogError):
     """Required settings or jars are missing or wrong."""
+
+
+class Resync(TruelogError):
+    """A relay's rows do not continue where they were published last, so it would skip or repeat rows."""
 
 
 class CrashLoop(TruelogError):

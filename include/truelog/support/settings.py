@@ -52,6 +52,7 @@ class KafkaUser(StrEnum):
     PRODUCER = "truelog-producer"
     READER = "truelog-reader"
     TICKS = "truelog-ticks"
+    RELAY = "truelog-relay"
 
     @property
     def password_setting(self) -> str:
@@ -89,6 +90,7 @@ class Settings(BaseSettings):
     kafka_producer_password: SecretStr = SecretStr("")
     kafka_reader_password: SecretStr = SecretStr("")
     kafka_ticks_password: SecretStr = SecretStr("")
+    kafka_relay_password: SecretStr = SecretStr("")
     kafka_protocol: str = "SASL_PLAINTEXT"
     kafka_mechanism: str = "SCRAM-SHA-512"
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import product
 
@@ -13,6 +14,7 @@ from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.output import outbox
 from truelog.tables.table import Table
 from truelog.views.placeholders import filled
 
@@ -62,14 +64,23 @@ def try_to_show(connection: Connection, compiled: CompiledView) -> bool:
     Only this step waits for readers. New readers and the view's merges queue behind it, so it waits briefly.
     """
     try:
-        with connection.transaction():
-            connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+        with _impatient(connection):
             if not compiled.view.batch_only or not _is_shown(connection, compiled):
                 show(connection, compiled)
             _create_indexes(connection, compiled)
+        with _impatient(connection):  # an output begins with the whole table, for which readers do not wait
+            outbox.settle(connection, compiled)
     except psycopg.errors.LockNotAvailable:
         return False
     return True
+
+
+@contextmanager
+def _impatient(connection: Connection) -> Iterator[None]:
+    """A transaction that waits for no lock for long."""
+    with connection.transaction():
+        connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+        yield
 
 
 def _is_shown(connection: Connection, compiled: CompiledView) -> bool:

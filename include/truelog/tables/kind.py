@@ -17,6 +17,7 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.output import changes
 from truelog.tables.row_filter import RowFilter
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
@@ -127,6 +128,10 @@ class Kind:
     def add_batch(self, connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
         """Add a batch's staged rows to the tables of the stream, and change what follows from them."""
         self.add(connection, compiled, "state", staged)
+
+    def changes(self, table: Table) -> sql.Composed:
+        """The query of the rows that readers see and that the transaction has changed or removed: key and value."""
+        return changes.changed_rows(table)
 
     def add(self, connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
         """Add staged rows of all tables to the tables in `schema`."""

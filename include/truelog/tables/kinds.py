@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from psycopg import sql
+
 from truelog.log import records
 from truelog.log.positions import Range
 from truelog.log.records import Coordinates, EventFrames
@@ -60,6 +62,11 @@ def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
     """Add staged rows of all of a view's tables to its tables in `schema`."""
     kind_of(compiled.own).add(connection, compiled, schema, staged)
+
+
+def changes(compiled: CompiledView) -> sql.Composed:
+    """The query of the rows of a view's own table that the transaction has changed or removed."""
+    return kind_of(compiled.own).changes(compiled.own)
 
 
 def forget_copies(

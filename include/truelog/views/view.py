@@ -42,6 +42,7 @@ class View:
         `tsvector` for full-text search, over columns that readers see, written "{column}".
     batch_only: no stream runs the view. It is rebuilt once a day, and readers see when. For rows that would change too
         often to be merged with every batch.
+    publish: changed and removed rows also go to the output topic of the view (docs/outputs.md).
     version: raise it whenever the meaning of the stored rows changes.
     """
 
@@ -58,6 +59,7 @@ class View:
     columns: Mapping[str, str] = field(default_factory=dict)
     indexes: tuple[tuple[str, ...] | str, ...] = ()
     batch_only: bool = False
+    publish: bool = False
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -66,6 +68,8 @@ class View:
                 seconds(duration)
         if type(self.version) is not int or not 0 < self.version < 2**31:
             raise BadDeclaration(f"The version is {self.version!r}; use a whole number from 1.")
+        if self.publish and self.batch_only:
+            raise BadDeclaration("A batch-only view has no stream whose changes could be published. Remove `publish`.")
 
     @property
     def backfill_cost(self) -> str:

@@ -56,6 +56,8 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("limit", "remove", "192.0.2.1"): {POSTGRESQL, KAFKA},
     ("limit", "block", "192.0.2.1"): {POSTGRESQL, KAFKA},
     ("limit", "unblock", "192.0.2.1"): {POSTGRESQL, KAFKA},
+    ("output", "list"): {POSTGRESQL},
+    ("output", "resync", "cart"): {POSTGRESQL, KAFKA},
     ("key", "list"): {POSTGRESQL},
     ("key", "add", "somebody", "--role", "reader"): {POSTGRESQL},
     ("key", "revoke", "somebody"): {POSTGRESQL},

@@ -17,13 +17,14 @@ from pydantic import SecretStr
 
 from tests.deadline import deadline
 from tests.house.tree import PROJECT, texts
-from truelog.log import access, topics
+from truelog.log import access, output_topic, topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
 EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks")
+OUTPUTS = ("view.cart.v1", access.RELAY_PLACES)
 OTHERS = ("__consumer_offsets", "__transaction_state")
 WRONG = SecretStr("0" * 48)
 DENIED = {
@@ -37,6 +38,7 @@ MAY_WRITE = {
     KafkaUser.PRODUCER: {*EVENTS},
     KafkaUser.TICKS: {"ticks"},
     KafkaUser.READER: set[str](),
+    KafkaUser.RELAY: {*OUTPUTS},
 }
 
 
@@ -68,7 +70,9 @@ def reads(settings: Settings, user: KafkaUser, topic: str) -> bool:
 
 @pytest.mark.parametrize("user", MAY_WRITE)
 def test_a_principal_writes_only_its_topics(kafka: Settings, user: KafkaUser) -> None:
-    assert {topic for topic in (*EVENTS, *INTERNAL, *OTHERS) if writes(kafka, user, topic)} == MAY_WRITE[user]
+    for output in OUTPUTS:
+        output_topic.create_topic(kafka, KafkaUser.RELAY, output, {})
+    assert {topic for topic in (*EVENTS, *INTERNAL, *OUTPUTS, *OTHERS) if writes(kafka, user, topic)} == MAY_WRITE[user]
 
 
 @pytest.mark.parametrize("user", MAY_WRITE)
@@ -106,7 +110,7 @@ def test_set_up_changes_nothing_the_second_time(kafka: Settings) -> None:
 
 
 def test_a_platform_of_an_earlier_release_has_only_the_main_principal(kafka: Settings) -> None:
-    names = [f"kafka_{user}_password" for user in ("collector", "producer", "reader", "ticks")]
+    names = [f"kafka_{user}_password" for user in ("collector", "producer", "reader", "ticks", "relay")]
     earlier = kafka.model_copy(update=dict.fromkeys(names, SecretStr("")))
     assert {earlier.kafka(user)["sasl.username"] for user in KafkaUser} == {"truelog"}
 

@@ -133,7 +133,7 @@ def test_every_port_is_on_loopback_at_the_default_number() -> None:
 def test_services_are_confined_and_see_only_code() -> None:
     assert careless(COMPOSE) == []
     code, views = "./include:/opt/truelog/include:ro", "./spark_apps:/opt/truelog/spark_apps:ro"
-    mounted = {"collector": [code], "ticks": [code], "lag": [code, views]}
+    mounted = {"collector": [code], "ticks": [code], "lag": [code, views], "relay": [code]}
     own = {name: COMPOSE["services"][name] for name in mounted}
     assert {name: each["volumes"] for name, each in own.items()} == mounted
     assert all(each["read_only"] for each in own.values())

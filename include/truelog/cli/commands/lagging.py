@@ -1,7 +1,7 @@
-"""`truelog lag`: how far each view and the archive are behind the log, with a verdict."""
+"""`truelog lag` and `truelog output`: how far views, the archive and output topics are behind, with a verdict."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 Readers = Annotated[
     list[str] | None, typer.Argument(metavar="[VIEW]...", help="Views, or archive. By default, all of these.")
 ]
+
+View = Annotated[str, typer.Argument(metavar="VIEW", help="A view that declares `publish`.")]
+
+output_app = typer.Typer(help="Output topics: the changed rows of the views that publish them.", no_args_is_help=True)
 
 
 def lag(views: Readers = None, as_json: AsJson = False) -> None:
@@ -88,3 +92,58 @@ def _number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.1f}" if isinstance(value, float) and value < 100 else f"{value:,.0f}"
+
+
+@output_app.command("list")
+def list_outputs(as_json: AsJson = False) -> None:
+    """Show each output topic, and how many rows wait for it. The exit code is 1 if one is not OK."""
+    from truelog.lag import output_lag
+    from truelog.storage import db_snapshot
+
+    settings = Settings()
+    with db_snapshot.read_snapshot(settings) as connection:
+        found = [_answer(each, *output_lag.assess(each, settings)) for each in output_lag.outputs(connection)]
+    if as_json:
+        print_json({"outputs": found})
+    else:
+        _show_outputs(found)
+    raise typer.Exit(Exit.FINE if all(each["verdict"] == "OK" for each in found) else Exit.DIFFERENT)
+
+
+@output_app.command()
+def resync(view: View, as_json: AsJson = False) -> None:
+    """Begin an output again with the whole table, after a restore from a backup. The relay then publishes it."""
+    from truelog.maintenance import resync as command
+    from truelog.relay.view_feed import topic_of
+    from truelog.storage.audit_trail import by_hand
+
+    version = command.resync(Settings(), view, by_hand())
+    if as_json:
+        print_json({"view": view, "version": version, "topic": topic_of(view, version)})
+    else:
+        say(f"{topic_of(view, version)} begins again with the whole table")
+
+
+def _answer(lag: Any, verdict: str, reason: str) -> dict[str, Any]:
+    from truelog.relay.view_feed import topic_of
+
+    return {
+        "view": lag.view,
+        "version": lag.version,
+        "topic": topic_of(lag.view, lag.version),
+        "number": lag.number,
+        "sent": lag.sent,
+        "waiting_rows": lag.rows,
+        "waiting_seconds": lag.seconds,
+        "verdict": str(verdict),
+        "reason": reason,
+    }
+
+
+def _show_outputs(found: list[dict[str, Any]]) -> None:
+    table = Sheet("topic", "number", "waiting rows", "oldest", "verdict", "reason")
+    for each in found:
+        oldest = in_words(each["waiting_seconds"]) if each["waiting_rows"] else ""
+        cells = each["topic"], f"{each['number']:,}", f"{each['waiting_rows']:,}", oldest, each["verdict"]
+        table.add_row(*cells, each["reason"])
+    table.show()

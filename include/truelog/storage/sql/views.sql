@@ -109,3 +109,12 @@ SELECT view, version, CASE WHEN b.view IS NULL THEN t.clock ELSE a.clock END AS 
 FROM truelog.view v LEFT JOIN truelog.merge_tally t USING (view, version)
 LEFT JOIN truelog.batch_layer b USING (view, version) LEFT JOIN truelog.batch_answer a USING (view, version);
 COMMENT ON VIEW truelog.clock IS 'The log''s clock at the positions of the rows that readers see; NULL if the view does not depend on it';
+
+-- Notes what a statement changed in a followed table (`truelog.tables.output.changes`). The argument is the table of notes.
+CREATE OR REPLACE FUNCTION truelog.note_changes() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN EXECUTE format('INSERT INTO stage.%I SELECT *, -1 FROM removed', TG_ARGV[0]); END IF;
+    IF TG_OP <> 'DELETE' THEN EXECUTE format('INSERT INTO stage.%I SELECT *, 1 FROM added', TG_ARGV[0]); END IF;
+    RETURN NULL;
+END
+$$;

@@ -76,6 +76,7 @@ def test_a_row_that_does_not_follow_from_its_inputs_is_repaired(ground: Archived
     assert (found.verdict, found.different, [each["cause"] for each in found.causes]) == ("DIFFERENT", 1, [Cause.HAND])
     repaired = reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True))
     assert (repaired.verdict, repaired.repaired, rows(ground)) == ("EQUAL", 1, [("a", 5, 1), ("b", 3, 1)])
+    ground.require_output()
 
 
 def test_a_wrong_input_and_the_rows_that_follow_from_it_are_repaired(ground: Archived) -> None:
@@ -119,6 +120,7 @@ def test_a_certificate_a_fallback_and_another_reading_cover_a_group(ground: Arch
         ground.lab.connection.execute("DELETE FROM truelog.batch_answer WHERE view = %s", (ground.compiled.name,))
     ground.stream()
     rejudge.rebuild_under_reading(ground.rebuilder)
+    ground.require_output()
     assert rows(ground) == [("a", 5, 1), ("b", 4, 1)]
     assert compare(ground.rebuilder).verdict == "EQUAL"
 

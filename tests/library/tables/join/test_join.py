@@ -65,6 +65,7 @@ class Timeline:
     def require_right(self) -> None:
         assert self.rows() == self.oracle.timeline()
         assert compare(self.archived.rebuilder).verdict == "EQUAL"
+        self.archived.require_output()
 
     def table(self, side: str) -> Table:
         return {each.side: each for each in self.archived.compiled.tables}[side]
@@ -153,6 +154,7 @@ def test_wrong_rows_and_what_followed_from_them_are_repaired(timeline: Timeline)
     assert timeline.rows() != timeline.oracle.timeline()
     repaired = reconcile(timeline.archived.lab.context, timeline.archived.compiled, ReconcileRequest(repair=True))
     assert (repaired.verdict, timeline.rows()) == ("EQUAL", timeline.oracle.timeline())
+    timeline.archived.require_output()
     timeline.send(*((f"follow:c:b{n}", "1", 4) for n in range(6)), ("follow:a1:b1", "0", 5))
     assert timeline.rows() == timeline.oracle.timeline()
 
@@ -176,6 +178,7 @@ def test_a_certificate_a_fallback_and_another_reading_cover_a_join(timeline: Tim
         lab.connection.execute("DELETE FROM truelog.batch_answer WHERE view = %s", (archived.compiled.name,))
     archived.stream()
     rejudge.rebuild_under_reading(archived.rebuilder)
+    archived.require_output()
     assert timeline.rows() == [("ann", "t1", 1), ("cid", "t1", 1)]
     assert compare(archived.rebuilder).verdict == "EQUAL"
 

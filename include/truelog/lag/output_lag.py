@@ -1,0 +1,83 @@
+"""The lag of outputs: how far the relay is behind the outbox of each published view, with a verdict.
+
+The verdict is a pure function. The first rule that applies decides:
+
+1. REWIND: the rows do not continue where they were published last. The relay waits for `truelog output resync`.
+2. STOP: the relay has not looked for 30 s, or never.
+3. STALL: the oldest row that is not published is at least two minutes old.
+4. WARN: it is at least `lag_late_seconds` old.
+5. OK.
+"""
+
+from dataclasses import dataclass
+
+from truelog.lag.verdict import LagVerdict
+from truelog.storage.database import Connection, read_value
+from truelog.support.durations import in_words
+from truelog.support.settings import Settings
+
+DEAD_SECONDS = 30.0
+_STALL_SECONDS = 120.0
+_RESYNC = "resync:"  # how the relay begins the reason (`truelog.relay.view_outputs`)
+
+_OUTPUTS = """
+    SELECT view, version, number, sent, trouble, (
+        SELECT extract(epoch FROM now() - made_at)::float8 FROM truelog.output_step s
+        WHERE (s.view, s.version) = (o.view, o.version) AND last > o.sent ORDER BY last LIMIT 1
+    ) FROM truelog.output o WHERE beginning IS NOT NULL ORDER BY view, version
+"""
+
+
+@dataclass(frozen=True)
+class OutputLag:
+    """What is known of one output. `seconds` is the age of the oldest row that is not published, 0 if there is none."""
+
+    view: str
+    version: int
+    number: int  # of the last row
+    sent: int
+    trouble: str
+    seconds: float
+    look_age: float | None  # None if no relay has ever looked
+
+    @property
+    def rows(self) -> int:
+        """How many rows are not published."""
+        return max(0, self.number - self.sent)
+
+
+def outputs(connection: Connection) -> list[OutputLag]:
+    """All outputs."""
+    age = look_age(connection)
+    return [
+        OutputLag(str(view), int(str(version)), int(str(number)), int(str(sent)), str(trouble), _seconds(oldest), age)
+        for view, version, number, sent, trouble, oldest in connection.execute(_OUTPUTS).fetchall()
+    ]
+
+
+def look_age(connection: Connection) -> float | None:
+    """How many seconds ago the relay last looked."""
+    found: float | None = read_value(
+        connection, "SELECT extract(epoch FROM now() - looked_at)::float8 FROM truelog.relay"
+    )
+    return found
+
+
+def assess(lag: OutputLag, settings: Settings) -> tuple[LagVerdict, str]:
+    """The verdict, and its reason."""
+    behind = f"{lag.rows:,} rows are not published; the oldest is {in_words(lag.seconds)} old"
+    reason = f"{behind}: {lag.trouble}" if lag.trouble else behind
+    if lag.trouble.startswith(_RESYNC):
+        return LagVerdict.REWIND, lag.trouble.removeprefix(_RESYNC).strip()
+    if lag.look_age is None or lag.look_age > DEAD_SECONDS:
+        since = "never looked" if lag.look_age is None else f"not looked for {in_words(lag.look_age)}"
+        return LagVerdict.STOP, f"the relay has {since}; {behind}"
+    if lag.seconds >= _STALL_SECONDS:
+        return LagVerdict.STALL, reason
+    if lag.seconds >= settings.lag_late_seconds:
+        return LagVerdict.WARN, reason
+    return LagVerdict.OK, reason if lag.rows else ""
+
+
+def _seconds(oldest: object) -> float:
+    return 0.0 if oldest is None else max(0.0, float(str(oldest)))

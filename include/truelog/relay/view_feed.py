@@ -1,0 +1,153 @@
+"""The feed of a published view: the rows of its outbox, as records of its output topic.
+
+One transaction of Kafka publishes whole transactions of the view, so that readers never see a part of one. Only a
+transaction with more than a hundred thousand rows is split.
+
+The first records of a beginning are tombstones, for the keys that the topic has and the view has not: rows that
+vanished while the view did not publish, or that a database restored from a backup lacks.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from truelog.log import topics
+from truelog.log.access import OUTPUT
+from truelog.log.kafka_reader import messages
+from truelog.relay.feed import Beginning, Row
+from truelog.storage.database import Connection, read_value
+from truelog.support.settings import Settings
+
+OUTPUT_CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+_PORTION = 5_000  # rows in one transaction of Kafka
+_MOST = 100_000  # the rows of a single transaction of the view that are not split
+_KEPT = "1 hour"  # how long published rows stay, for readers of the outbox
+
+_ROWS = """
+    WITH steps AS (
+        SELECT last FROM truelog.output_step WHERE view = %(view)s AND version = %(version)s AND last >= %(number)s
+        ORDER BY last LIMIT %(portion)s
+    ), bound AS (
+        SELECT least(
+            %(number)s::bigint + %(most)s - 1,
+            coalesce(max(last) FILTER (WHERE last < %(number)s::bigint + %(portion)s), min(last))
+        ) AS number FROM steps
+    )
+    SELECT o.number, s.id::text, o.key, o.value, s.last, s.positions::text, s.made_at
+    FROM truelog.outbox o JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.step)
+    WHERE o.view = %(view)s AND o.version = %(version)s AND o.number BETWEEN %(number)s AND (SELECT number FROM bound)
+    ORDER BY o.number
+"""
+_TRIM = """
+    WITH gone AS (
+        DELETE FROM truelog.output_step WHERE view = %(view)s AND version = %(version)s AND last < %(number)s
+            AND made_at < now() - %(kept)s::interval RETURNING last
+    )
+    DELETE FROM truelog.outbox
+    WHERE view = %(view)s AND version = %(version)s AND number <= (SELECT max(last) FROM gone)
+"""
+
+
+def topic_of(view: str, version: int) -> str:
+    """The output topic of a version of a view."""
+    return f"{OUTPUT}{view}.v{version}"
+
+
+class _Stored(NamedTuple):
+    """A row of the outbox."""
+
+    number: int
+    step: str  # the id of the view's transaction
+    key: str
+    value: str | None
+    last: int  # the number of the transaction's last row
+    positions: str
+    made_at: datetime
+
+
+class ViewFeed:
+    """The feed of one version of a view."""
+
+    def __init__(self, settings: Settings, connection: Connection, view: str, version: int) -> None:
+        self._settings, self._connection = settings, connection
+        self.view, self.version = view, version
+
+    @property
+    def name(self) -> str:
+        """The name of the topic too."""
+        return topic_of(self.view, self.version)
+
+    def beginning(self) -> Beginning | None:
+        found: list[Any] = self._connection.execute(
+            "SELECT beginning::text, first FROM truelog.output "
+            "WHERE (view, version) = (%(view)s, %(version)s) AND beginning IS NOT NULL",
+            self._own,
+        ).fetchall()
+        return Beginning(*found[0]) if found else None
+
+    def id_of(self, number: int) -> str | None:
+        step = read_value(
+            self._connection,
+            "SELECT s.id::text FROM truelog.outbox o "
+            "JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.step) "
+            "WHERE (o.view, o.version, o.number) = (%(view)s, %(version)s, %(number)s)",
+            self._own | {"number": number},
+        )
+        return None if step is None else _id(step, number)
+
+    def next_rows(self, number: int) -> Sequence[Row]:
+        given = self._own | {"number": number, "portion": _PORTION, "most": _MOST}
+        stored = [_Stored(*each) for each in self._connection.execute(_ROWS, given).fetchall()]
+        beginning = self.beginning()
+        removed = self._unknown_keys(stored) if stored and beginning and beginning.number == number else ()
+        return [self._row(each) for each in (*removed, *stored)]
+
+    def trim(self, number: int) -> None:
+        self._connection.execute(_TRIM, self._own | {"number": number, "kept": _KEPT})
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        return {"view": self.view, "version": self.version}
+
+    def _unknown_keys(self, stored: Sequence[_Stored]) -> Iterable[_Stored]:
+        """A removal of each key that is live in the topic, and that the whole table lacks."""
+        live = self._live_keys()
+        query = "SELECT key FROM truelog.outbox WHERE (view, version) = (%(view)s, %(version)s)"
+        known = {key for (key,) in self._connection.execute(query, self._own)} if live else set()
+        return [stored[0]._replace(key=key, value=None) for key in sorted(live - known)]
+
+    def _live_keys(self) -> set[str]:
+        broker, found = topics.client(self._settings), set[str]()
+        begins, ends = topics.begins(broker, [self.name]), topics.committed_ends(broker, [self.name])
+        for each in messages(self._settings, self.name, 0, begins.at(self.name, 0), ends.at(self.name, 0)):
+            key = each.key()
+            text = key.decode() if isinstance(key, bytes) else str(key)
+            if each.value() is None:
+                found.discard(text)
+            else:
+                found.add(text)
+        return found
+
+    def _row(self, stored: _Stored) -> Row:
+        identity = _id(stored.step, stored.number)
+        headers = {
+            "truelog.view": self.view,
+            "truelog.version": str(self.version),
+            "truelog.number": str(stored.number),
+            "truelog.last": str(stored.last),
+            "truelog.positions": json.dumps(json.loads(stored.positions), separators=(",", ":")),
+            "content-type": "application/json",
+            "ce_specversion": "1.0",
+            "ce_id": identity,
+            "ce_type": "truelog.row.changed" if stored.value is not None else "truelog.row.removed",
+            "ce_source": f"/views/{self.view}/v{self.version}",
+            "ce_time": stored.made_at.isoformat(),
+        }
+        value = None if stored.value is None else stored.value.encode()
+        encoded = {name: text.encode() for name, text in headers.items()}
+        return Row(stored.number, identity, self.name, stored.key.encode(), value, encoded)
+
+
+def _id(step: str, number: int) -> str:
+    return f"{step}:{number}"

@@ -1,0 +1,94 @@
+"""Output: the changed and removed rows of a view that declares `publish`, in the order of its transactions.
+
+They go to the outbox in the transaction that changes them, whatever changes them: a merge, a repair, or a rebuild under
+another reading. The transaction holds the lock of the view's row, so the numbers that it draws follow those of the
+transaction before, and no number is missing. Each key has at most one row in a transaction. Removed keys come first, so
+that a key that replaces another one never vanishes with it.
+
+An output begins with the whole table. `truelog.relay` publishes the outbox to Kafka.
+"""
+
+from psycopg import sql
+
+from truelog.storage.database import Connection
+from truelog.tables import kinds
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.output import changes
+
+_RECORD = """
+WITH changed AS MATERIALIZED ({changed}),
+numbered AS (SELECT row_number() OVER (ORDER BY value IS NOT NULL, key COLLATE "C") AS place, key, value FROM changed),
+drawn AS (
+    UPDATE truelog.output AS o SET number = o.number + n.rows FROM (SELECT count(*) AS rows FROM numbered) AS n
+    WHERE (view, version) = ({view}, {version}) AND n.rows > 0 RETURNING o.number AS last, o.number - n.rows AS before
+), step AS (
+    INSERT INTO truelog.output_step (view, version, last, positions) SELECT {view}, {version}, last, (
+        SELECT coalesce(jsonb_object_agg(topic, offsets), '{{}}') FROM (
+            SELECT topic, jsonb_object_agg(partition, next_offset) AS offsets FROM truelog.position
+            WHERE (view, version) = ({view}, {version}) GROUP BY topic
+        ) AS p
+    ) FROM drawn
+)
+INSERT INTO truelog.outbox (view, version, number, step, key, value)
+SELECT {view}, {version}, before + place, last, key, value FROM numbered CROSS JOIN drawn
+"""
+_BEGIN = """
+    INSERT INTO truelog.output AS o (view, version, beginning, first) VALUES (%s, %s, gen_random_uuid(), 1)
+    ON CONFLICT (view, version) DO UPDATE SET beginning = excluded.beginning, first = o.number + 1, trouble = ''
+"""
+_END = "UPDATE truelog.output SET beginning = NULL WHERE (view, version) = (%s, %s)"
+
+
+def settle(connection: Connection, compiled: CompiledView) -> None:
+    """Begin or end the output of a view, as it declares. Without a change, nothing happens.
+
+    Call this function in a transaction. It takes the lock of the view's row before it changes anything.
+    """
+    if changes.is_followed(connection, compiled.own) == compiled.view.publish:
+        return
+    connection.execute("SELECT FROM truelog.view WHERE (view, version) = (%s, %s) FOR UPDATE", _version(compiled))
+    if compiled.view.publish:
+        changes.follow(connection, compiled.own)
+        begin(connection, compiled)
+    else:
+        changes.unfollow(connection, compiled.own)
+        end(connection, *_version(compiled))
+
+
+def begin(connection: Connection, compiled: CompiledView) -> None:
+    """Begin a view's output with its whole table, in a transaction that holds the lock of the view's row."""
+    connection.execute(_BEGIN, _version(compiled))
+    _forget(connection, *_version(compiled))
+    changes.forget(connection, compiled.own)
+    _record(connection, compiled, changes.all_rows(compiled.own))
+
+
+def end(connection: Connection, view: str, version: int) -> None:
+    """End an output, if there is one. Its topic stays as it is."""
+    _forget(connection, view, version)
+    connection.execute(_END, (view, version))
+
+
+def record_changes(connection: Connection, compiled: CompiledView) -> None:
+    """Put the rows that this transaction has changed into the outbox, if the view publishes them.
+
+    The transaction holds the lock of the view's row, and the view's positions are already those after the change.
+    """
+    if compiled.view.publish:
+        _record(connection, compiled, kinds.changes(compiled))
+        changes.forget(connection, compiled.own)
+
+
+def _record(connection: Connection, compiled: CompiledView, changed: sql.Composed) -> None:
+    view, version = map(sql.Literal, _version(compiled))
+    connection.execute(sql.SQL(_RECORD).format(changed=changed, view=view, version=version))
+
+
+def _forget(connection: Connection, view: str, version: int) -> None:
+    """Delete the rows of the outbox."""
+    connection.execute("DELETE FROM truelog.outbox WHERE (view, version) = (%s, %s)", (view, version))
+    connection.execute("DELETE FROM truelog.output_step WHERE (view, version) = (%s, %s)", (view, version))
+
+
+def _version(compiled: CompiledView) -> tuple[str, int]:
+    return compiled.name, compiled.view.version

@@ -1,0 +1,38 @@
+"""Outputs of views: their outbox, and how far the relay is."""
+
+import uuid
+from datetime import timedelta
+
+from tests.builders.rows import before_now, insert
+from truelog.storage.database import Connection
+
+
+def an_output(connection: Connection, view: str, *, sent: int = 0, trouble: str = "", ago: timedelta) -> None:
+    """An output of a view with one row, which a transaction of some time ago put into the outbox."""
+    begun = {"beginning": uuid.uuid4(), "first": 1}
+    insert(connection, "output", view=view, version=1, number=1, sent=sent, trouble=trouble, **begun)
+    insert(connection, "output_step", view=view, version=1, last=1, positions="{}", made_at=before_now(ago))
+
+
+def the_relay_looked(connection: Connection, ago: timedelta) -> None:
+    """The relay last looked some time ago."""
+    forget_relay(connection)
+    insert(connection, "relay", looked_at=before_now(ago))
+
+
+def forget_relay(connection: Connection) -> None:
+    connection.execute("DELETE FROM truelog.relay")
+
+
+def forget_outputs(connection: Connection) -> None:
+    connection.execute("TRUNCATE truelog.output, truelog.output_step, truelog.outbox")
+
+
+def older(connection: Connection, ago: timedelta) -> None:
+    """Let the transactions of all outputs be as old as this."""
+    connection.execute("UPDATE truelog.output_step SET made_at = now() - %s", (ago,))
+
+
+def another_history(connection: Connection) -> None:
+    """The rows of all outboxes belong to other transactions than the published rows."""
+    connection.execute("UPDATE truelog.output_step SET id = gen_random_uuid()")

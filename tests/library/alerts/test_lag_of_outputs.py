@@ -1,0 +1,67 @@
+"""What the source of alerts about outputs finds, and what `truelog output list` shows of the same rows."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from tests.builders.outputs import an_output, forget_outputs, forget_relay, the_relay_looked
+from tests.command import answer, truelog
+from truelog.alerts import lag as alert_lag
+from truelog.alerts.kind import KINDS
+from truelog.alerts.rules import Observation
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def outputs(connection: Connection) -> Iterator[Connection]:
+    yield connection
+    forget_outputs(connection)
+    forget_relay(connection)
+
+
+def keys(observation: Observation) -> set[str]:
+    assert {finding.kind for finding in observation.findings} <= KINDS.keys()
+    return {finding.key for finding in observation.findings}
+
+
+def test_an_output_that_is_behind_or_does_not_continue_is_found(postgresql: Settings, outputs: Connection) -> None:
+    the_relay_looked(outputs, timedelta(seconds=1))
+    an_output(outputs, "fine", sent=1, ago=HOUR)
+    an_output(outputs, "young", ago=timedelta(seconds=5))
+    assert alert_lag.observe_outputs(postgresql) == Observation()
+    an_output(outputs, "late", ago=timedelta(seconds=70), trouble="Kafka is away")
+    an_output(outputs, "restored", sent=1, trouble="resync: another history", ago=HOUR)
+    found = alert_lag.observe_outputs(postgresql)
+    assert keys(found) == {"output_behind/late", "output_resync/restored"}
+    causes = {each.subject: each.cause for each in found.findings}
+    assert causes["restored"] == "version 1: another history"
+    assert "1 rows are not published" in causes["late"]
+    assert causes["late"].endswith("Kafka is away")
+
+
+@pytest.mark.parametrize("looked", [None, timedelta(seconds=31)])
+def test_a_relay_that_is_down_is_found_once(
+    postgresql: Settings, outputs: Connection, looked: timedelta | None
+) -> None:
+    if looked is not None:
+        the_relay_looked(outputs, looked)
+    assert alert_lag.observe_outputs(postgresql) == Observation()  # no view publishes
+    for name in ("one", "two"):
+        an_output(outputs, name, ago=HOUR)
+    assert keys(alert_lag.observe_outputs(postgresql)) == {"relay_down/relay"}
+
+
+def test_the_list_of_outputs(postgresql: Settings, outputs: Connection) -> None:
+    the_relay_looked(outputs, timedelta(seconds=1))
+    assert answer("output", "list") == {"outputs": []}
+    an_output(outputs, "fine", sent=1, ago=HOUR)
+    [fine] = answer("output", "list")["outputs"]
+    assert (fine["topic"], fine["waiting_rows"], fine["verdict"], fine["reason"]) == ("view.fine.v1", 0, "OK", "")
+    an_output(outputs, "late", ago=timedelta(seconds=70))
+    assert answer("output", "list", exit_code=1)["outputs"][1]["verdict"] == "WARN"
+    shown = truelog("output", "list")
+    assert (shown.returncode, "view.late.v1" in shown.stdout) == (1, True)

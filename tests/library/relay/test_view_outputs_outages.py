@@ -1,0 +1,83 @@
+"""Outputs while the broker, the database and the relay are killed: each row arrives once, in order."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+import psycopg
+import pytest
+
+import runtime
+from tests.deadline import until
+from tests.library.relay.published import Published, deployed
+from tests.scenes.restarts import pids, require_restarted
+from truelog.storage.database import connect, read_value
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+pytestmark = pytest.mark.own_servers
+
+KILLED = ("relay", "kafka", "postgresql")
+CHANGES = 15  # published after each kill
+
+
+@contextmanager
+def changing(settings: Settings, view: Published) -> Iterator[None]:
+    """Change the view until the block ends. A merge that fails with its session is repeated in another one."""
+    ended = threading.Event()
+
+    def change() -> None:
+        while not ended.wait(0.02):
+            try:
+                with connect(settings, autocommit=True) as view.connection:
+                    while not ended.wait(0.02):
+                        view.change_at_random()
+            except psycopg.OperationalError:
+                continue
+
+    with ThreadPoolExecutor(1) as pool:
+        changed = pool.submit(change)
+        try:
+            yield
+        finally:
+            ended.set()
+        changed.result()
+
+
+def sent(view: Published) -> int:
+    """The number of the last published row.
+
+    Raises:
+        ServiceDown: PostgreSQL does not answer.
+    """
+    try:
+        with connect(view.settings, autocommit=True) as connection:
+            query = "SELECT sent FROM truelog.output WHERE view = %s"
+            return int(read_value(connection, query, (view.compiled.name,)))
+    except psycopg.OperationalError as down:
+        raise ServiceDown(str(down)) from down
+
+
+def require_sent(view: Published, number: int) -> None:
+    if (reached := sent(view)) < number:
+        raise ServiceDown(f"row {reached} is published, but not row {number}")
+
+
+def test_nothing_is_lost_or_repeated_whatever_is_killed(settings: Settings) -> None:
+    runtime.up(settings, ("postgresql", "kafka", "relay"), tethered=True)
+    with connect(settings, autocommit=True) as connection:
+        view = deployed(settings, connection)
+    with changing(settings, view):
+        until(partial(require_sent, view, 1), 60, "the first rows")
+        for name in KILLED:
+            reached, before = sent(view), pids(settings, name)
+            os.kill(before[name], signal.SIGKILL)
+            until(partial(require_restarted, settings, before), 60, f"the start of {name}")
+            until(partial(require_sent, view, reached + CHANGES), 90, f"rows after the kill of {name}")
+    with connect(settings, autocommit=True) as view.connection:
+        until(partial(require_sent, view, view.number()), 60, "the last rows")
+        view.require_read()
