@@ -31,6 +31,7 @@ LOADS = {
     "tests/pages/conftest.py::chromium": ("tests/pages/pictures/", "tests/pages/vendored/"),
     "tests/scenes/airflow_client.py": ("dags/", "plugins/", "include/pages/"),
     "tests/scenes/conftest.py::SCENE_VIEWS": ("tests/scenes/views/",),
+    "include/truelog/commands/catalogue.py": ("include/commands/",),
     "include/pages/files.py": ("include/pages/static/",),
     "include/runtime/jars.py": ("include/runtime/ivy.xml",),
     "include/runtime/kafka.py": ("include/runtime/kafka-log4j2.properties",),

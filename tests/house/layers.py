@@ -28,6 +28,7 @@ ORDER = (
     "limits",
     "sources",
     "dead_letters",
+    "commands",
     "traffic",
     "services",
     "cli",

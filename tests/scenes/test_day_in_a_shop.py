@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.chosen_views import copy_views
 from tests.command import answer, process_answer, truelog
 from tests.deadline import until
 from tests.library.relay.read_topic import table
+from tests.library.commands.command_client import CommandClient, send_until_answered
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import page_view
 from tests.scenes.restarts import pids, require_restarted
@@ -30,7 +32,19 @@ from truelog.views import catalogue
 SERVICES = tuple(each.name for each in registry.SERVICES)
 # Sketches, a Group of steps, and a Join. `test_real_input` streams sums and other Groups, and `test_recompute` streams
 # sums that expire.
-VIEWS = {name: catalogue.load_view(name) for name in ("page_audience", "document", "home_timeline")}
+VIEWS = {name: catalogue.load_view(name) for name in ("page_audience", "document", "home_timeline", "cart")}
+# Commands on a cart, each with its status: accepted, or refused.
+CART: tuple[tuple[str, int, dict[str, Any]], ...] = (
+    ("check_out_cart", 409, {}),
+    ("add_to_cart", 409, {"product": "lamp", "quantity": 0}),
+    ("add_to_cart", 200, {"product": "lamp", "quantity": 1}),
+    ("add_to_cart", 200, {"product": "chair", "quantity": 2}),
+    ("change_quantity", 200, {"product": "lamp", "quantity": 3}),
+    ("remove_from_cart", 200, {"product": "chair"}),
+    ("remove_from_cart", 409, {"product": "chair"}),
+    ("check_out_cart", 200, {}),
+    ("check_out_cart", 409, {}),
+)
 BATCH_ONLY = "also_bought"  # which a stream leaves out
 READ = {topic for view in VIEWS.values() for topic in view.reads}
 
@@ -86,6 +100,25 @@ def test_a_bad_event_is_kept_with_its_reason(shop: Shop) -> None:
     assert (letter["field"], letter["reason"].partition(";")[0]) == ("type", "not an event type")
 
 
+def test_commands_are_decided_although_their_services_are_killed(shop: Shop) -> None:
+    """The view `cart` has what the answers say. The last step compares it with its rebuild."""
+    settings, cart = shop.world.settings, {"cart_id": "by-commands", "visitor_id": "ann"}
+    before = pids(settings, "collector", "commands")
+    for number, (command, status, fields) in enumerate(CART):
+        if number == len(CART) // 2:
+            for pid in before.values():
+                os.kill(pid, signal.SIGKILL)
+        found = send_until_answered([CommandClient(settings)], command, f"shop-{number}", **cart, **fields)
+        assert found.status in ({200, 202} if status == 200 else {status}), found
+    until(lambda: require_restarted(settings, before), 60, "the killed services")
+    until(lambda: _require_decisions_in_log(len([status for _, status, _ in CART if status == 200])), 60, "the events")
+    shop.catch_up()
+    rows = shop.world.ask(
+        "SELECT product, quantity, checked_out_at IS NULL FROM views.cart WHERE cart_id = 'by-commands'"
+    )
+    assert rows == [("lamp", 3, False)]
+
+
 def test_the_lag_of_every_reader_is_known(shop: Shop) -> None:
     shop.serve()
     shop.catch_up()
@@ -115,6 +148,12 @@ def test_at_closing_time_every_view_equals_its_rebuild(shop: Shop, batch: Batch)
     batch.require_equal_from_raw(tuple(VIEWS))
     proved = process_answer("verify", "latest:document", TRUELOG_DATABASE_PORT="1", TRUELOG_DATABASE_PASSWORD="wrong")
     assert (proved["answer"], proved["rows"]) == ("EQUAL", shop.world.ask("SELECT count(*) FROM views.document")[0][0])
+
+
+def _require_decisions_in_log(count: int) -> None:
+    decisions = answer("commands", "log", "--key", "by-commands")["decisions"]
+    if sum(each["in_log"] for each in decisions) != count:
+        raise ServiceDown(str(decisions))
 
 
 def _require_lag_is_ok() -> None:

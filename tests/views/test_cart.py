@@ -3,10 +3,12 @@
 from collections import defaultdict
 from typing import Any
 
+from commands.folds import cart
 from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
 from tests.views.generated import logs_and_rows
 from truelog import View
+from truelog.commands.declaration import State
 
 
 def changed(verb: str, product: str | None = "lamp", quantity: int | None = None, **fields: Any) -> Sent:
@@ -58,8 +60,8 @@ def test_carts_are_kept_apart(rows: Rows) -> None:
 
 @example([changed("added", quantity=1), changed("removed"), changed("added", "chair", 2)], in_order=True)
 def test_open_carts_and_the_history_of_a_cart(relations: Relations) -> None:
-    [cart] = relations["open"]
-    assert (cart["cart_id"], cart["products"], cart["items"]) == ("c1", 1, 2)
+    [opened] = relations["open"]
+    assert (opened["cart_id"], opened["products"], opened["items"]) == ("c1", 1, 2)
     history = sorted(relations["history"], key=lambda row: row["offset"])
     assert [(each["verb"], each["product"]) for each in history] == [
         ("added", "lamp"),
@@ -79,28 +81,37 @@ def test_generated_logs_give_the_carts_of_a_naive_loop(lab: Lab, name: str, view
     for events, found in logs_and_rows(lab, name, view):
         expected = naive_carts(events)
         assert {(row["cart_id"], row["product"]): row["quantity"] for row in found} == expected
+        assert carts_of_commands(events) == expected
         products += len(found)
         removals += naive_carts([event for event in events if event["verb"] != "removed"]) != expected
     assert products > 100, "the logs hold too few carts"
     assert removals > 10, "too few logs remove a product that is in a cart"
 
 
+def carts_of_commands(events: list[Row]) -> dict[tuple[str, str], int]:
+    """The states on which commands decide."""
+    states: dict[str, State] = defaultdict(dict)
+    for event in sorted(events, key=lambda each: (each["partition"], each["offset"])):
+        states[event["cart_id"]] = cart.apply(states[event["cart_id"]], event)
+    return {(c, p): n for c, state in states.items() for p, n in state.get("products", {}).items()}
+
+
 def naive_carts(events: list[Row]) -> dict[tuple[str, str], int]:
     carts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     checked_out = set[str]()
     for event in sorted(events, key=lambda each: (each["partition"], each["offset"])):
-        cart, product, verb = event["cart_id"], event["product"], event["verb"]
-        if cart in checked_out:
+        name, product, verb = event["cart_id"], event["product"], event["verb"]
+        if name in checked_out:
             continue
         if verb == "checked_out":
-            checked_out.add(cart)
+            checked_out.add(name)
         if product is None:
             continue
         amount = event["quantity"] or 0
         if verb == "added":
-            carts[cart][product] += amount
+            carts[name][product] += amount
         elif verb == "quantity_changed":
-            carts[cart][product] = amount
+            carts[name][product] = amount
         elif verb == "removed":
-            carts[cart][product] = 0
+            carts[name][product] = 0
     return {(c, p): n for c, quantities in carts.items() for p, n in quantities.items() if n > 0}

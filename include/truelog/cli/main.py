@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from truelog import __version__
+from truelog.cli import commanding
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -43,6 +44,7 @@ COMMANDS = (
 )
 GROUPS = {
     "application": streaming.app,
+    "commands": commanding.app,
     "import": importing.app,
     "archive": archiving.app,
     "alerts": alerting.app,

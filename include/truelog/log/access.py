@@ -7,7 +7,8 @@ its duty:
 - `truelog-producer`, for commands and for producers that bypass the collector, writes events; `truelog dead-letters
   replay` is such a command
 - the tick service writes ticks
-- a relay (`truelog.relay`) creates and writes output topics, whose names begin with `view.`, and the places of relays
+- a relay (`truelog.relay`) creates and writes output topics, whose names begin with `view.`, and the places of relays.
+  It writes the events of accepted commands, and it alone writes claims
 - every other part reads
 
 Kafka refuses everything that no rule allows.
@@ -38,7 +39,7 @@ from truelog.support.wait import until
 _SECONDS = 10.0
 _ITERATIONS = 4096
 # Topics that are not for events: only these principals may write to them.
-_WRITERS = {TICKS: (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,)}
+_WRITERS = {TICKS: (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,), "claim": (KafkaUser.RELAY,)}
 OUTPUT = "view."  # the prefix of the output topics, which no event type's name has
 RELAY_PLACES = "relay.places"
 RELAY_TRANSACTIONS = "truelog-relay-"  # the prefix of the transactional ids of relays
@@ -67,7 +68,7 @@ def grant_writing(broker: AdminClient, topics: Iterable[str]) -> None:
 
 
 def _writing(topic: str) -> list[AclBinding]:
-    users = _WRITERS.get(topic, (KafkaUser.COLLECTOR, KafkaUser.PRODUCER))
+    users = _WRITERS.get(topic, (KafkaUser.COLLECTOR, KafkaUser.PRODUCER, KafkaUser.RELAY))
     return [_rule(user, ResourceType.TOPIC, topic, AclOperation.WRITE) for user in users]  # implies DESCRIBE
 
 

@@ -62,6 +62,15 @@ RETENTION: dict[str, Expiring | str] = {
     "operation": Expiring("at", "audit_trail_keep_seconds"),
     "certificate_check": Expiring("finished_at", "history_keep_seconds"),
     "explanation": Expiring("finished_at", "history_keep_seconds"),
+    # The relay needs the last row that it has published, and the rows after it. Answers need all events of a command.
+    "command_event": Expiring(
+        "at",
+        "command_keep_seconds",
+        't."offset" IS NULL OR t.number >= (SELECT max(number) FROM truelog.command_event WHERE "offset" IS NOT NULL)',
+    ),
+    "command": Expiring(
+        "at", "command_keep_seconds", "EXISTS (SELECT FROM truelog.command_event e WHERE e.receipt = t.receipt)"
+    ),
     "certificate": "kept: a proof must stay verifiable. About 9 MB a year for each view",
     "log_cut": "kept: each explains a range of offsets. One row for each cut of the log",
     "log_day": "kept: every rebuild needs it. One row for each day and partition",
@@ -89,6 +98,10 @@ RETENTION: dict[str, Expiring | str] = {
     "output_step": _BY_RELAY,
     "outbox": _BY_RELAY,
     "relay": "at most one row",
+    "command_number": "one row",
+    "command_fold": "one row for each event type with commands",
+    "command_position": "one row for each partition of these event types",
+    "command_key": "one row for each key of these event types, as in a view",
     "lease": _PER_APPLICATION,
     "application": _PER_APPLICATION,
     "api_key": "made by hand",

@@ -6,6 +6,7 @@ from truelog.services.declaration import Service
 
 FOLDERS = (  # each after the services that it needs
     "ticks",
+    "commands",
     "collector",
     "monitor",
     "relay",

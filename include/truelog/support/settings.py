@@ -120,6 +120,7 @@ class Settings(BaseSettings):
     # Dead letters per second that one API key may cause. At once, it may cause `collector_body_events` dead letters.
     collector_key_dead_letters: PositiveFloat = 50.0
     collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
+    collector_command_seconds: PositiveFloat = 1.0  # how long an answer to a command waits for coordinates
     collector_rate_limit: bool = False  # refuse addresses that are over their policy or blocked (docs/rate-limits.md)
     # Addresses and networks of proxies whose X-Forwarded-For header names the sender, separated by commas.
     collector_trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""
@@ -131,8 +132,7 @@ class Settings(BaseSettings):
     reader_key: SecretStr = SecretStr("")
     admin_key: SecretStr = SecretStr("")
 
-    # Database roles with few rights, for values that Spark ships to its tasks. If there is no password, tasks get the
-    # main role.
+    # Database roles with few rights, for values that Spark ships to its tasks. Without passwords, they get the main role.
     stager_password: SecretStr = SecretStr("")  # may insert staged rows
     catalog_password: SecretStr = SecretStr("")  # may use the archive's catalog
 
@@ -200,6 +200,7 @@ class Settings(BaseSettings):
     # How long upkeep keeps results and superseded versions: see `truelog.maintenance.retention`.
     history_keep_seconds: PositiveFloat = 90 * 86_400.0  # comparisons, validations, repairs, launches and audits
     audit_trail_keep_seconds: PositiveFloat = 365 * 86_400.0  # the operations of users
+    command_keep_seconds: PositiveFloat = 30 * 86_400.0  # decisions of commands, and how long answers can be repeated
     superseded_keep_seconds: PositiveFloat = 30 * 86_400.0  # tables and partials of versions that no longer run
     # Alert receivers. There are none by default.
     alertmanager_url: SecretStr = SecretStr("")

@@ -23,7 +23,7 @@ from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
-EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks")
+EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks", "claim")
 OUTPUTS = ("view.cart.v1", access.RELAY_PLACES)
 OTHERS = ("__consumer_offsets", "__transaction_state")
 WRONG = SecretStr("0" * 48)
@@ -38,7 +38,7 @@ MAY_WRITE = {
     KafkaUser.PRODUCER: {*EVENTS},
     KafkaUser.TICKS: {"ticks"},
     KafkaUser.READER: set[str](),
-    KafkaUser.RELAY: {*OUTPUTS},
+    KafkaUser.RELAY: {*EVENTS, "claim", *OUTPUTS},
 }
 
 

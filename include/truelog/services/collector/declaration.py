@@ -5,7 +5,9 @@ from truelog.storage.api_key import Role
 from truelog.support.settings import KafkaUser
 
 EVENTS = Route("POST", "/events", Role.PRODUCER)
-HTTP = Http("Collector", 18080, (EVENTS, HEALTH))
+COMMANDS = Route("POST", "/commands/{name}", Role.PRODUCER)
+RECEIPTS = Route("GET", "/commands/receipts/{receipt}", Role.PRODUCER)
+HTTP = Http("Collector", 18080, (EVENTS, COMMANDS, RECEIPTS, HEALTH))
 SERVICE = Service(
     name="collector",
     module="truelog.services.collector.service",

@@ -21,6 +21,7 @@ Each event must contain its `type`. For each event, good or bad, the response co
 | 429 | too many requests or bad events; a refused address. Nothing is acknowledged. Retry after `Retry-After` seconds |
 | 503 | Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
 
+`POST /commands/NAME` decides a command (`command_routes`).
 `GET /health` needs no key. It returns 200 while the collector can accept events, and 503 otherwise.
 
     python -m truelog.services.collector.service
@@ -47,7 +48,8 @@ from truelog.control import event_registry
 from truelog.limits.dead_letters import DeadLetterLimit
 from truelog.limits.rate_limiter import CHECK_SECONDS, DecisionReader, RateLimiter
 from truelog.services import web
-from truelog.services.collector.declaration import EVENTS, HTTP, SERVICE
+from truelog.services.collector.command_routes import CommandRoutes
+from truelog.services.collector.declaration import COMMANDS, EVENTS, HTTP, RECEIPTS, SERVICE
 from truelog.services.declaration import HEALTH
 from truelog.services.http_server import run_server
 from truelog.sources.collector import body as body_reader
@@ -153,6 +155,15 @@ class Collector:
             offsets = await self.producer.append(records)
             return await run(partial(_response, records, offsets))
 
+    async def read_json(self, request: Request) -> bytes:
+        """The body of a request with one JSON document, within all limits."""
+        if self._limiter is not None:
+            self._limiter.require_allowed(request.client and request.client.host)
+        if _media_type(request) != _JSON:
+            raise RequestRefused(415, f"Content-Type: send {_JSON}")
+        with self._capacity.admit(request.state.key.name) as claim:
+            return await self._body(request, claim)
+
     def _classify(self, body: bytes, media_type: str, receipt: Receipt) -> list[ClassifiedRecord]:
         events = _SPLITTERS[media_type](body, self.settings.collector_body_events)
         return self._classifier.classify(events, receipt)
@@ -177,7 +188,15 @@ class Collector:
 def create_app(settings: Settings) -> Starlette:
     """The ASGI application."""
     collector = Collector(settings)
-    return web.create_app(settings, HTTP, {EVENTS: collector.post, HEALTH: collector.health}, collector.work)
+    commands = CommandRoutes(settings, collector.read_json)
+
+    @asynccontextmanager
+    async def work() -> AsyncIterator[None]:
+        async with collector.work(), commands.work():
+            yield
+
+    handlers = {EVENTS: collector.post, COMMANDS: commands.post, RECEIPTS: commands.receipt, HEALTH: collector.health}
+    return web.create_app(settings, HTTP, handlers, work)
 
 
 def _capacity(settings: Settings) -> body_reader.CapacityLimit:

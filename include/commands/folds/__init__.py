@@ -1,0 +1,1 @@
+"""The states on which commands decide, if several commands share them."""

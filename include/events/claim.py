@@ -1,0 +1,15 @@
+"""A claim of a name that only one holder at a time may have, or its release. Only commands write claims."""
+
+from pydantic import Field
+
+from truelog import Event, Topic
+
+TOPIC = Topic(key="name", subject=("holder",), partitions=4, retention="365 days", internal=True)
+
+
+class Claim(Event):
+    """A holder claimed a name, or released it."""
+
+    name: str = Field(min_length=1, max_length=256, description="The name, such as `username:ann`.")
+    verb: str = Field(max_length=32, examples=["claimed", "released"], description="What happened: claimed, released.")
+    holder: str = Field(min_length=1, max_length=128, description="Who claimed or released the name.")

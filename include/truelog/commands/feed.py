@@ -1,0 +1,63 @@
+"""The command log as the feed of a relay, which publishes accepted events to their topics."""
+
+import uuid
+from collections.abc import Sequence
+
+from truelog.relay.feed import Beginning, Row
+from truelog.relay.place import Place
+from truelog.storage.database import Connection, read_value
+
+WRITTEN = "truelog_command_written"  # the channel that says that the command log contains new events
+_PORTION = 500  # events in one transaction of Kafka
+
+
+class CommandFeed:
+    """The events of the command log, in the order of their numbers."""
+
+    name = "commands"
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def beginning(self) -> Beginning:
+        [row] = self._connection.execute("SELECT beginning::text, first FROM truelog.command_number").fetchall()
+        return Beginning(*row)
+
+    def id_of(self, number: int) -> str | None:
+        found: str | None = read_value(
+            self._connection, "SELECT event_id FROM truelog.command_event WHERE number = %s", (number,)
+        )
+        return found
+
+    def next_rows(self, number: int) -> Sequence[Row]:
+        rows = self._connection.execute(
+            "SELECT number, event_id, event, key, value FROM truelog.command_event WHERE number >= %s "
+            "ORDER BY number LIMIT %s",
+            (number, _PORTION),
+        )
+        return [Row(number, event_id, event, key.encode(), value, {}) for number, event_id, event, key, value in rows]
+
+    def trim(self, number: int) -> None:
+        """Upkeep removes old rows (`truelog.maintenance.retention`), because answers are repeated from them."""
+
+
+def begin_again(connection: Connection, place: Place | None) -> None:
+    """Give new numbers, beyond the place, to all events that are not in the log.
+
+    A database that was restored from a backup has numbers that the relay has published with other events. The reader
+    of the folds must have read the log to its end, so that the events without coordinates were never published.
+    """
+    last = 0 if place is None else place.number
+    with connection.transaction():
+        stored: int = read_value(connection, "SELECT last FROM truelog.command_number FOR UPDATE")
+        first = max(last, stored) + 1
+        renumbered = connection.execute(
+            "UPDATE truelog.command_event AS e SET number = %s + n.place FROM (SELECT number, "
+            'row_number() OVER (ORDER BY number) - 1 AS place FROM truelog.command_event WHERE "offset" IS NULL) AS n '
+            "WHERE e.number = n.number",
+            (first,),
+        ).rowcount
+        connection.execute(
+            "UPDATE truelog.command_number SET beginning = %s, first = %s, last = %s",
+            (uuid.uuid4(), first, first + renumbered - 1),
+        )

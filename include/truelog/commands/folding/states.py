@@ -1,0 +1,114 @@
+"""The state of a key: what the log says up to the reader's positions, and the accepted events beyond them.
+
+Whoever changes the state of a key or decides on it holds the lock of its row.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+from truelog.commands.declaration import Fold, State
+from truelog.commands.events import LogEvent, payloads
+from truelog.schema.event import EventTypes
+from truelog.storage.database import Connection
+from truelog.support.faults import reach
+
+
+class KeyName(NamedTuple):
+    """A key: the event type, and the value of the type's key field."""
+
+    event: str
+    key: str
+
+
+@dataclass(frozen=True)
+class KeyState:
+    """The state of a key, and its version: the number of the key's events, in the log or accepted."""
+
+    state: State
+    version: int
+
+
+def lock_keys(connection: Connection, keys: Iterable[KeyName]) -> None:
+    """Lock the rows of the keys until the transaction ends. All sessions lock in sorted order, so none deadlocks."""
+    ordered = sorted(set(keys))
+    events, names = [each.event for each in ordered], [each.key for each in ordered]
+    connection.execute(
+        "INSERT INTO truelog.command_key (event, key) SELECT * FROM unnest(%s::text[], %s::text[]) "
+        "ON CONFLICT DO NOTHING",
+        (events, names),
+    )
+    reach("command.made")
+    connection.execute(
+        "SELECT FROM truelog.command_key WHERE (event, key) IN (SELECT * FROM unnest(%s::text[], %s::text[])) "
+        'ORDER BY event COLLATE "C", key COLLATE "C" FOR UPDATE',
+        (events, names),
+    )
+
+
+def read_logged(connection: Connection, keys: Collection[KeyName]) -> dict[KeyName, KeyState]:
+    """The states of locked keys as the log says."""
+    rows = connection.execute(
+        "SELECT event, key, state, events FROM truelog.command_key "
+        "WHERE (event, key) IN (SELECT * FROM unnest(%s::text[], %s::text[]))",
+        _columns(keys),
+    )
+    return {KeyName(event, key): KeyState(state, events) for event, key, state, events in rows}
+
+
+def read_pending(connection: Connection, keys: Collection[KeyName]) -> list[LogEvent]:
+    """The accepted events of locked keys that the reader has not read in the log, in the order of their numbers."""
+    rows = connection.execute(
+        "SELECT event_id, event, key, value FROM truelog.command_event "
+        'WHERE "offset" IS NULL AND (event, key) IN (SELECT * FROM unnest(%s::text[], %s::text[])) ORDER BY number',
+        _columns(keys),
+    )
+    return [LogEvent(*row) for row in rows]
+
+
+def write_logged(connection: Connection, states: Mapping[KeyName, KeyState]) -> None:
+    """Store the states of locked keys."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "UPDATE truelog.command_key SET state = %s, events = %s WHERE (event, key) = (%s, %s)",
+            [(json.dumps(each.state), each.version, *name) for name, each in states.items()],
+        )
+
+
+def current(
+    connection: Connection, types: EventTypes, folds: Mapping[str, Fold], keys: Collection[KeyName]
+) -> "States":
+    """The states of locked keys with all accepted events."""
+    states = States(types, folds, read_logged(connection, keys))
+    states.add(read_pending(connection, keys))
+    return states
+
+
+class States:
+    """The states of some locked keys during a transaction."""
+
+    def __init__(self, types: EventTypes, folds: Mapping[str, Fold], states: Mapping[KeyName, KeyState]) -> None:
+        self._types = types
+        self._folds = folds
+        self._states = dict(states)
+
+    def __getitem__(self, name: KeyName) -> KeyState:
+        return self._states[name]
+
+    def add(self, events: Sequence[LogEvent]) -> None:
+        """Add accepted events, in their order."""
+        for each, payload in zip(events, payloads(self._types, events), strict=True):
+            name = KeyName(each.event, each.key)
+            before = self._states[name]
+            self._states[name] = KeyState(self._folds[name.event].apply(before.state, payload), before.version + 1)
+
+
+def folded(fold: Fold, before: KeyState, events: Sequence[Mapping[str, object]]) -> KeyState:
+    """The state after further events of the log."""
+    return KeyState(reduce(fold.apply, events, before.state), before.version + len(events))
+
+
+def _columns(keys: Collection[KeyName]) -> tuple[list[str], list[str]]:
+    return [each.event for each in keys], [each.key for each in keys]

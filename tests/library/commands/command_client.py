@@ -1,0 +1,96 @@
+"""A sender of commands, and the processes that decide and publish them."""
+
+import json
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from runtime.own_services import entry
+from tests.deadline import deadline, until
+from tests.scenes.applications import Application, start
+from truelog.services.collector import declaration as collector_declaration
+from truelog.services.collector import service as collector
+from truelog.services.commands import declaration as commands_declaration
+from truelog.services.commands import service as commands
+from truelog.support.addresses import Address
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a command."""
+
+    status: int
+    body: bytes
+
+    @property
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+
+@dataclass(frozen=True)
+class CommandClient:
+    """A producer, which sends commands to the collector of these settings."""
+
+    settings: Settings
+
+    def send(self, command: str, key: str | None = None, **fields: object) -> Answer:
+        return self.request("POST", f"/commands/{command}", json.dumps(fields).encode(), key)
+
+    def request(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Answer:
+        address = self.settings.address("collector")
+        connection = HTTPConnection(address.host, address.port, timeout=deadline(40))
+        headers = {"Authorization": f"Bearer {self.settings.producer_key.get_secret_value()}"}
+        headers |= {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            return Answer(response.status, response.read())
+        finally:
+            connection.close()
+
+
+@dataclass(frozen=True)
+class Collector(CommandClient):
+    """A collector process, and a producer that sends commands to it."""
+
+    process: Application
+
+
+def start_collector(settings: Settings, fault: str | None = None, **environment: str) -> Collector:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    changed = settings.model_copy(update={"services": settings.services | {"collector": Address(port=port)}})
+    given = {"TRUELOG_COLLECTOR_PORT": str(port), "TRUELOG_COLLECTOR_COMMAND_SECONDS": "30", **environment}
+    process = start(settings, str(Path(collector.__file__)), fault=fault, **given)
+    until(lambda: entry(collector_declaration.SERVICE).ready(changed), 60, "a collector")
+    return Collector(changed, process)
+
+
+def start_commands(settings: Settings, fault: str | None = None) -> Application:
+    process = start(settings, str(Path(commands.__file__)), fault=fault)
+    until(lambda: entry(commands_declaration.SERVICE).ready(settings), 60, "the commands service")
+    return process
+
+
+def send_until_answered(collectors: Sequence[CommandClient], command: str, key: str, **fields: object) -> Answer:
+    """Send the command again and again, to each collector in turn, until it is decided."""
+    turns, answers = cycle(collectors), list[Answer]()
+
+    def send() -> None:
+        try:
+            answers.append(next(turns).send(command, key, **fields))
+        except (OSError, HTTPException) as error:
+            raise ServiceDown(str(error)) from error
+        if answers[-1].status == 503:
+            raise ServiceDown(answers[-1].json["error"])
+
+    until(send, 120, f"an answer to {command}")
+    return answers[-1]

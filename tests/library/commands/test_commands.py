@@ -1,0 +1,282 @@
+"""Commands on real services: collectors decide them, the commands service publishes them, and both are killed."""
+
+import json
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.command import answer, truelog
+from tests.deadline import deadline, until
+from tests.library.commands.command_client import (
+    Answer,
+    Collector,
+    send_until_answered,
+    start_collector,
+    start_commands,
+)
+from tests.nightly_cases import nightly_except
+from tests.scenes.applications import STARTED
+from tests.scenes.collector_client import record
+from tests.servers import copy_database, drop_database
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import ensure_table, open_catalog
+from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.commands.claims import CLAIM
+from truelog.control import event_registry
+from truelog.log import range_reader, topics
+from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
+from truelog.log.kafka_reader import messages
+from truelog.log.positions import Positions
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import PROJECT, KafkaUser, Settings
+
+CART: dict[str, Any] = {"visitor_id": "v1", "product": "lamp"}
+
+
+def new_name() -> str:
+    return f"n{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """No process of a test survives it."""
+    before = list(STARTED)
+    yield
+    for each in STARTED:
+        if each not in before:
+            each.die()
+
+
+@pytest.fixture
+def collector(platform: Settings) -> Collector:
+    start_commands(platform)
+    return ready(start_collector(platform))
+
+
+def ready(collector: Collector) -> Collector:
+    """The collector, as soon as it decides commands."""
+    cart = {"cart_id": new_name(), "visitor_id": "v1"}
+    assert send_until_answered([collector], "check_out_cart", new_name(), **cart).status == 409
+    return collector
+
+
+def in_log(settings: Settings, topic: str) -> list[dict[str, Any]]:
+    """The committed records of a topic, in the order of each partition."""
+    begins, ends = topics.earliest_offsets(settings, [topic]), topics.committed_ends(topics.client(settings), [topic])
+    return [
+        json.loads(message.value() or b"")
+        for partition, end in ends.offsets[topic].items()
+        for message in messages(settings, topic, partition, begins.at(topic, partition), end)
+    ]
+
+
+def claims_of(settings: Settings, username: str) -> list[tuple[str, str]]:
+    """What the log says about a username, in order."""
+    found = in_log(settings, CLAIM)
+    return [(each["verb"], each["holder"]) for each in found if each["name"] == f"username:{username}"]
+
+
+def test_an_answer_and_what_is_in_the_log(collector: Collector) -> None:
+    """The routes and the command line, one after another, because each process takes seconds to start."""
+    cart: dict[str, Any] = {"cart_id": new_name(), **CART}
+    added = collector.send("add_to_cart", "first", **cart, quantity=2)
+    assert (added.status, added.json["acknowledged"], added.json["version"]) == (200, "log", 1), added
+    [event] = added.json["events"]
+    key, value = record(collector.settings, event)
+    found = json.loads(value or b"")
+    assert (key, found["event_id"]) == (cart["cart_id"].encode(), event["event_id"])
+    assert (found["verb"], found["product"], found["quantity"]) == ("added", "lamp", 2)
+
+    assert collector.send("add_to_cart", "first", **cart, quantity=2) == added
+    assert collector.send("add_to_cart", "first", **cart, quantity=3).status == 422
+    refused = collector.send("remove_from_cart", "second", **cart | {"product": "chair"})
+    assert (refused.status, refused.json["refused"], refused.json["version"]) == (409, "chair is not in the cart", 1)
+    assert collector.send("remove_from_cart", "second", **cart | {"product": "chair"}) == refused
+    conflict = collector.send("remove_from_cart", **cart, expected_version=7)
+    assert (conflict.status, conflict.json["version"]) == (412, 1)
+    invalid = collector.send("add_to_cart", **cart)
+    assert (invalid.status, invalid.json["field"]) == (422, "quantity")
+    assert collector.send("surprise").status == 404
+
+    receipt = collector.request("GET", f"/commands/receipts/{added.json['receipt']}")
+    assert (receipt.status, receipt.json["in_log"], receipt.json["version"]) == (200, True, 1)
+    assert collector.request("GET", f"/commands/receipts/{uuid.uuid4()}").status == 404
+    logged = answer("commands", "log", "--key", cart["cart_id"])["decisions"]
+    assert [(each["command"], each["status"]) for each in logged] == [
+        ("remove_from_cart", 412),
+        ("remove_from_cart", 409),
+        ("add_to_cart", 200),
+    ]
+    assert "chair is not in the cart" in truelog("commands", "log", "--key", cart["cart_id"]).stdout
+
+
+@pytest.mark.parametrize("claimants", nightly_except(["24"], ["24", "1000"]))
+def test_one_claimant_wins_although_processes_are_killed(platform: Settings, claimants: str) -> None:
+    """A collector dies between a decision and its answer, and the service dies while it publishes the decision."""
+    service = start_commands(platform, "relay.sent:1:kill")
+    short = {"TRUELOG_COLLECTOR_COMMAND_SECONDS": "1"}
+    killed, kept = start_collector(platform, "command.committed:1:kill", **short), start_collector(platform, **short)
+    username, collectors = new_name(), [killed, kept]
+
+    def claim(number: int) -> Answer:
+        fields: dict[str, Any] = {"username": username, "person_id": f"p{number}"}
+        turns = collectors if number % 2 else collectors[::-1]
+        return send_until_answered(turns, "claim_username", f"{username}-{number}", **fields)
+
+    with ThreadPoolExecutor(min(int(claimants), 64)) as pool:
+        running = pool.map(claim, range(int(claimants)))
+        service.wait_kill()
+        start_commands(platform)
+        answers = list(running)
+    killed.process.wait_kill()
+    statuses = Counter(each.status for each in answers)
+    assert statuses[409] == int(claimants) - 1
+    assert statuses[200] + statuses[202] == 1
+    until(lambda: require_claims(platform, username, 1), 60, "the claim in the log")
+    [(verb, winner)] = claims_of(platform, username)
+    assert (verb, answers[int(winner[1:])].status in (200, 202)) == ("claimed", True)
+    assert [claim(number) for number in range(3)] == answers[:3]
+    assert claim(int(winner[1:])) == answers[int(winner[1:])]
+
+    released = kept.send("release_username", username=username, person_id=winner)
+    claimed = kept.send("claim_username", username=username, person_id="next")
+    assert {released.status, claimed.status} <= {200, 202}
+    until(lambda: require_claims(platform, username, 3), 60, "the release and the next claim in the log")
+    assert claims_of(platform, username) == [("claimed", winner), ("released", winner), ("claimed", "next")]
+
+
+def require_claims(settings: Settings, username: str, count: int) -> None:
+    if len(claims_of(settings, username)) < count:
+        raise ServiceDown("not in the log yet")
+
+
+def test_a_receipt_stays_a_receipt(platform: Settings) -> None:
+    """While nothing is published, an accepted command gets a receipt, and then always the same answer."""
+    service = start_commands(platform)
+    made = ready(start_collector(platform, TRUELOG_COLLECTOR_COMMAND_SECONDS="0.2"))
+    service.die()
+    cart: dict[str, Any] = {"cart_id": new_name(), **CART}
+    first = made.send("add_to_cart", "k", **cart, quantity=1)
+    assert (first.status, first.json["acknowledged"], first.json["version"]) == (202, "receipt", 1)
+    assert made.send("remove_from_cart", **cart).json["version"] == 2  # the decision has seen the first one
+    start_commands(platform)
+
+    def require_published() -> None:
+        found = made.request("GET", f"/commands/receipts/{first.json['receipt']}")
+        if not found.json["in_log"]:
+            raise ServiceDown("not in the log yet")
+
+    until(require_published, 60, "the publication")
+    assert made.send("add_to_cart", "k", **cart, quantity=1) == first
+
+
+def test_the_examples_of_the_page_run(collector: Collector) -> None:
+    """`docs/commands.md` shows requests with their answers, and a command's file."""
+    page = (PROJECT / "docs" / "commands.md").read_text()
+    examples = re.findall(r"```http\nPOST /commands/(\w+)\n(?:Idempotency-Key: (.*)\n)?(.*)\n\n(\d+)\n(.*)\n```", page)
+    assert len(examples) == page.count("```http")
+    for command, key, body, status, shown in examples:
+        found = collector.request("POST", f"/commands/{command}", body.encode(), key or None)
+        assert (found.status, _as_shown(json.loads(shown), found.json)) == (int(status), json.loads(shown))
+    [file] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert file == (PROJECT / "include" / "commands" / "release_username.py").read_text()
+
+
+def _as_shown(shown: Any, found: Any) -> Any:
+    """The answer as the page shows it, with … for what is new in each answer."""
+    if isinstance(shown, dict):
+        assert shown.keys() == found.keys()
+        return {name: _as_shown(each, found[name]) for name, each in shown.items()}
+    if isinstance(shown, list):
+        return [_as_shown(*each) for each in zip(shown, found, strict=True)]
+    return shown if shown == "…" else found
+
+
+def test_events_that_bypass_commands_count(collector: Collector) -> None:
+    cart: dict[str, Any] = {"cart_id": new_name(), **CART}
+    bypass(collector.settings, cart)
+
+    def require_removed() -> None:
+        if collector.send("remove_from_cart", **cart).status != 200:
+            raise ServiceDown("the reader has not read the event yet")
+
+    until(require_removed, 60, "the event in the state")
+
+
+def bypass(settings: Settings, cart: dict[str, Any]) -> None:
+    event = {"event_id": new_name(), "occurred_at": "2026-11-25T10:00:00Z", **cart, "verb": "added", "quantity": 1}
+    with KafkaSender(settings, ["cart_event"]) as sender:
+        sender.send(OutgoingRecord("cart_event", cart["cart_id"], json.dumps(event).encode()))
+
+
+def test_what_kafka_has_dropped_comes_from_the_archive(platform: Settings) -> None:
+    cart: dict[str, Any] = {"cart_id": new_name(), **CART}
+    bypass(platform, cart)
+    archive_and_drop(platform, "cart_event")
+    start_commands(platform)
+    assert ready(start_collector(platform)).send("remove_from_cart", **cart).status == 200
+
+
+def archive_and_drop(settings: Settings, topic: str) -> None:
+    """Archive all records of a topic, as the archive application does, and drop them from Kafka."""
+    types, ends = event_registry.event_types(settings), topics.end_offsets(settings, [topic])
+    begin, files, records = dict.fromkeys(ends.offsets[topic], 0), [], dict[int, int]()
+    with open_catalog(settings) as catalog:
+        metadata = ensure_table(catalog, types[topic], ends.ids[topic], begin).metadata
+        tables = {topic: blueprint(metadata)}
+        writer = FileWriter(WriterSettings.of(settings), types, tables, {})
+        for each in Positions().ranges_to(ends):
+            batches = list(range_reader.read(settings.kafka(KafkaUser.READER), [each], range_reader.WHOLE))
+            records[each.partition] = sum(batch.num_rows for batch in batches)
+            files += [load_archived_file(file["file"][0].as_py(), tables) for file in writer(batches)]
+        made = tuple(file.data_file for file in files)
+        commit(catalog, Append(topic, ends.ids[topic], begin, dict(ends.offsets[topic]), records, made))
+    dropped = [TopicPartition(topic, partition, end) for partition, end in ends.offsets[topic].items()]
+    broker = topics.client(settings, KafkaUser.ADMIN)  # without a name, it would end before its answers
+    for answered in broker.delete_records(dropped).values():
+        answered.result(deadline(30))
+
+
+def test_a_database_from_a_backup_knows_every_published_claim(platform: Settings) -> None:
+    """The claims since the backup are in the log only. What was accepted and not published is lost, and no claim."""
+    kept, lost, late = new_name(), new_name(), new_name()
+    service, made = start_commands(platform), ready(start_collector(platform))
+    assert made.send("claim_username", username=kept, person_id="ann").status == 200
+    service.die()
+    made.process.die()
+    backup = f"{platform.database_name}_backup"
+    copy_database(platform, platform.database_name, backup)
+    short = {"TRUELOG_COLLECTOR_COMMAND_SECONDS": "0.2"}
+    service, made = start_commands(platform), ready(start_collector(platform, **short))
+    until(lambda: require_status(made, 200, lost, "ann"), 60, "a claim in the log")
+    service.die()
+    assert made.send("claim_username", username=late, person_id="ann").status == 202
+    made.process.die()
+    drop_database(platform, platform.database_name)
+    copy_database(platform, backup, platform.database_name)
+    drop_database(platform, backup)
+
+    start_commands(platform)
+    made = ready(start_collector(platform))
+    for name in (kept, lost):
+        assert made.send("claim_username", username=name, person_id="bob").status == 409
+    assert made.send("claim_username", username=late, person_id="bob").status == 200
+    assert [claims_of(platform, name) for name in (kept, lost, late)] == [
+        [("claimed", "ann")],
+        [("claimed", "ann")],
+        [("claimed", "bob")],
+    ]
+
+
+def require_status(collector: Collector, status: int, username: str, person: str) -> None:
+    """Claim and release until the answer has the status: an answer may come before the publication."""
+    found = collector.send("claim_username", username=username, person_id=person)
+    if found.status != status:
+        collector.send("release_username", username=username, person_id=person)
+        raise ServiceDown(f"{found}")

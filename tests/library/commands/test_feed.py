@@ -1,0 +1,34 @@
+"""The command log as a feed: its rows, and new numbers after a restore."""
+
+import uuid
+
+from tests.library.commands.decisions import Shop, claim
+from truelog.commands.feed import begin_again
+from truelog.relay.place import Place
+from truelog.storage.database import Connection
+
+
+def test_events_get_new_numbers_beyond_the_place_unless_they_are_in_the_log(connection: Connection) -> None:
+    shop, name = Shop(connection), uuid.uuid4().hex[:12]
+    shop.decide(claim("ann", f"{name}_a"))
+    shop.publish()
+    shop.read()
+    shop.decide(claim("ann", f"{name}_b"), claim("ann", f"{name}_c"))
+    before, waiting = shop.feed.beginning(), shop.feed.next_rows(shop.published + 1)
+    place = Place(waiting[-1].number + 100, "of a lost row", before.id)
+    begin_again(connection, place)
+    after = shop.feed.beginning()
+    renumbered = [row for row in shop.feed.next_rows(after.number) if row.id in {each.id for each in waiting}]
+    assert (after.id != before.id, after.number) == (True, place.number + 1)
+    assert [row.id for row in renumbered] == [row.id for row in waiting]
+    [decided] = shop.decide(claim("ann", f"{name}_d"))
+    last = shop.feed.next_rows(after.number)[-1]
+    assert shop.feed.id_of(last.number) == decided.answer["events"][0]["event_id"]
+
+
+def test_numbers_have_no_holes(connection: Connection) -> None:
+    shop, name = Shop(connection), f"n{uuid.uuid4().hex[:12]}"
+    shop.decide(claim("ann", name), claim("bob", name), claim("ann", f"{name}_b"))
+    shop.decide(claim("bob", name))
+    shop.decide(claim("ann", f"{name}_c"))
+    assert [row.number for row in shop.feed.next_rows(shop.published + 1)] == [shop.published + n for n in (1, 2, 3)]
