@@ -11,7 +11,8 @@
 9. single events of keys of a Group that have many events, and searches, on a platform of its own
 10. batch work over 1, 10 and 100 log days, on a platform of its own
 11. requests of one address beyond its limit, on a platform of its own
-12. the idle platform and the freshness of every view, with four views and with all, each on a platform of its own
+12. point reads of the API, on a platform of its own
+13. the idle platform and the freshness of every view, with four views and with all, each on a platform of its own
 """
 
 import logging
@@ -28,6 +29,7 @@ from bench import (
     freshness,
     history,
     limiting,
+    reading,
     rebuilding,
     reconciling,
     restarting,
@@ -205,6 +207,10 @@ class Suite:
         self.running = "limits", streaming.launch(self.settings, rate_limit_answer.VIEWS)
         return [limiting.run(self.settings)]
 
+    def reads(self) -> list[Row]:
+        self.running = "reads", streaming.launch(self.settings, reading.VIEWS)
+        return reading.run(self.settings, seconds=self.seconds)
+
     def whole_four(self) -> list[Row]:
         return list(whole.run(self.settings, VIEWS[FOUR], self.seconds))
 
@@ -264,6 +270,7 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "folding": Suite.folding,
     "history": Suite.history,
     "limits": Suite.limits,
+    "reads": Suite.reads,
     "whole_four": Suite.whole_four,
     "whole_catalogue": Suite.whole_catalogue,
 }
@@ -272,6 +279,7 @@ APART: Mapping[str, Mapping[str, str]] = {
     "folding": {},
     "history": history.SETTINGS,
     "limits": {},
+    "reads": {},
     "whole_four": {},
     "whole_catalogue": {},
 }  # on a platform of its own, with these settings

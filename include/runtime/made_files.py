@@ -49,7 +49,7 @@ def _container(service: Service) -> Iterator[str]:
 
 def _settings() -> Iterator[str]:
     """The services' settings: the passwords of their principals, and addresses that the other containers reach."""
-    for user in dict.fromkeys(service.kafka for service in registry.SERVICES):
+    for user in dict.fromkeys(service.kafka for service in registry.SERVICES if service.kafka):
         name = f"TRUELOG_{user.password_setting.upper()}"
         yield f"      {name}=${{{name}:-}}\n"
     for name, http in registry.HTTP.items():

@@ -13,6 +13,7 @@ import subprocess
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -24,7 +25,7 @@ from truelog.storage import api_key
 from truelog.storage.migration import migrate
 from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.files import write_private
-from truelog.support.settings import CATALOG_ROLE, STAGER, Settings
+from truelog.support.settings import API_ROLE, CATALOG_ROLE, STAGER, Settings
 
 ADMIN = "postgres"
 UNPRIVILEGED = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -75,6 +76,7 @@ def prepare(settings: Settings) -> None:
         _role(connection, settings.database_user, settings.database_password.get_secret_value())
         _role(connection, "analyst", settings.analyst_password.get_secret_value())
         _role(connection, "airflow", settings.airflow_password.get_secret_value())
+        _role(connection, API_ROLE, settings.api_password.get_secret_value())
         _role(connection, STAGER, settings.stager_password.get_secret_value())
         _role(connection, CATALOG_ROLE, settings.catalog_password.get_secret_value())
         _database(connection, settings.database_name, settings.database_user)
@@ -186,19 +188,20 @@ def _database(connection: psycopg.Connection, name: str, owner: str) -> None:
 def _schemas(connection: psycopg.Connection, owner: str) -> None:
     """Create the schemas, and grant each limited role what it needs.
 
-    Analysts read `views`. Spark's tasks insert into `stage`, and Spark uses the archive's catalog in `iceberg`. The
-    tasks also read some tables in `state`. Applications that deploy at the same time must not grant the use of a
-    schema, because PostgreSQL refuses all but one of them.
+    Analysts and the API read `views`. Spark's tasks insert into `stage`, and Spark uses the archive's catalog in
+    `iceberg`. The tasks also read some tables in `state`. Applications that deploy at the same time must not grant the
+    use of a schema, because PostgreSQL refuses all but one of them.
     """
     names = {"owner": sql.Identifier(owner), "database": sql.Identifier(connection.info.dbname)}
-    names |= {"stager": sql.Identifier(STAGER), "catalog": sql.Identifier(CATALOG_ROLE)}
+    roles = {"stager": STAGER, "catalog": CATALOG_ROLE, "api": API_ROLE}
+    names |= {name: sql.Identifier(role) for name, role in roles.items()}
     for statement in (
         "CREATE SCHEMA IF NOT EXISTS views AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS iceberg AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS stage AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS state AUTHORIZATION {owner}",
-        "GRANT CONNECT ON DATABASE {database} TO analyst, {stager}, {catalog}",
+        "GRANT CONNECT ON DATABASE {database} TO analyst, {api}, {stager}, {catalog}",
         "GRANT USAGE ON SCHEMA stage, state TO {stager}",
         "GRANT INSERT ON ALL TABLES IN SCHEMA stage TO {stager}",
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA stage GRANT INSERT ON TABLES TO {stager}",
@@ -206,21 +209,31 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA iceberg TO {catalog}",
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA iceberg"
         " GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {catalog}",
-        "GRANT USAGE ON SCHEMA views TO analyst",
-        "GRANT USAGE ON SCHEMA truelog TO analyst",  # for the functions that present sketches, but not for the tables
-        "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst",
+        "GRANT USAGE ON SCHEMA views TO analyst, {api}",
+        # for the functions that present sketches, but not for the tables
+        "GRANT USAGE ON SCHEMA truelog TO analyst, {api}",
+        "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst, {api}",
         "ALTER ROLE analyst SET default_transaction_read_only = on",
         "ALTER ROLE analyst CONNECTION LIMIT 10",
         "ALTER ROLE analyst SET statement_timeout = '5min'",
         "ALTER ROLE analyst SET idle_in_transaction_session_timeout = '1min'",
         "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
         "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.limits.analysts
+        *_OF_API,
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
         _FORGET_PASSWORDS,
     ):
         connection.execute(sql.SQL(statement).format(**names))
     _reserve_functions(connection, owner)
 
+
+_OF_API: tuple[LiteralString, ...] = (
+    "GRANT SELECT ON ALL TABLES IN SCHEMA views TO {api}",  # those of an earlier release
+    "ALTER ROLE {api} SET default_transaction_read_only = on",
+    "ALTER ROLE {api} CONNECTION LIMIT 50",
+    "ALTER ROLE {api} SET idle_in_transaction_session_timeout = '10s'",
+    "ALTER ROLE {api} SET temp_file_limit = '256MB'",
+)
 
 # PostgreSQL would keep the statements that set the verifiers of passwords.
 _FORGET_PASSWORDS = (

@@ -31,6 +31,7 @@ ORDER = (
     "commands",
     "traffic",
     "services",
+    "client",
     "cli",
 )
 LIBRARY = "include/truelog"

@@ -6,6 +6,7 @@ can also run alone. The steps run in their order in this file, and the last one 
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +28,7 @@ from truelog.archive.table import archived_positions
 from truelog.log import topics
 from truelog.services import registry
 from truelog.support.errors import ServiceDown
+from truelog.support.settings import PROJECT
 from truelog.views import catalogue
 
 SERVICES = tuple(each.name for each in registry.SERVICES)
@@ -53,7 +55,7 @@ READ = {topic for view in VIEWS.values() for topic in view.reads}
 def shop(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """An open shop, whose first visitors were served."""
     folder = copy_views(tmp_path_factory.mktemp("views"), *VIEWS, BATCH_ONLY)
-    with known(world.settings, views_folder=str(folder)):
+    with known(world.settings, views_folder=str(folder), api_wait_seconds="60"):
         runtime.up(world.settings, SERVICES, tethered=True)
         opened = Shop(world, VIEWS)
         opened.application("archive")
@@ -117,6 +119,29 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop) -> 
         "SELECT product, quantity, checked_out_at IS NULL FROM views.cart WHERE cart_id = 'by-commands'"
     )
     assert rows == [("lamp", 3, False)]
+
+
+def test_an_application_does_what_its_page_says(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The examples of the page, in their order, on the running platform. The stream merges what they wait for."""
+    shop.catch_up()
+    settings = shop.world.settings
+    monkeypatch.setenv("SHOP_WRITES", settings.producer_key.get_secret_value())
+    monkeypatch.setenv("SHOP_READS", settings.reader_key.get_secret_value())
+    text = (PROJECT / "docs" / "applications.md").read_text()
+    for name, port in (("collector", 18080), ("api", 18083)):
+        text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{settings.address(name).port}")
+    text = text.replace("wait=10", "wait=60")  # on a busy machine
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(examples) == 6
+    exec("\n".join(examples), {"__name__": "page"})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "ann Hello"
+    assert said[1].startswith("version 1 of home_timeline at {")
+    assert said[2] == "1 tweets in the timeline of bob"
+    assert said[3] == "the tweet is a dead letter: String should have at most 4096 characters"
+    assert said[-2:] == ["['Hello']", "1"]
 
 
 def test_the_lag_of_every_reader_is_known(shop: Shop) -> None:

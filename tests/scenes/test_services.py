@@ -109,12 +109,13 @@ REFUSED = (
 )
 
 
-def test_the_analyst_reads_views_and_changes_nothing(postgresql: Settings) -> None:
+@pytest.mark.parametrize("role", ["analyst", "api"])
+def test_readers_read_views_and_change_nothing(postgresql: Settings, role: str) -> None:
     with psycopg.connect(**postgresql.database(), autocommit=True) as owner:
         owner.execute("CREATE TABLE views.seen AS SELECT 1 AS one")
         owner.execute("CREATE VIEW views.shown AS SELECT truelog.quantile(ARRAY[1, 2], 0.5, 6) AS median")
-    analyst = {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
-    with psycopg.connect(**postgresql.database() | analyst, autocommit=True) as connection:
+    reader = {"user": role, "password": getattr(postgresql, f"{role}_password").get_secret_value()}
+    with psycopg.connect(**postgresql.database() | reader, autocommit=True) as connection:
         assert connection.execute("SELECT one FROM views.seen").fetchall() == [(1,)]
         assert connection.execute("SELECT median FROM views.shown").fetchall() == [(1,)]
         connection.execute("SET default_transaction_read_only = off")
@@ -137,7 +138,7 @@ def test_the_analysts_connections_and_statements_are_limited(postgresql: Setting
             psycopg.connect(**postgresql.database() | analyst)
 
 
-@pytest.mark.parametrize("role", ["analyst", "stager", "catalog"])
+@pytest.mark.parametrize("role", ["analyst", "api", "stager", "catalog"])
 @pytest.mark.parametrize("database", ["postgres", "template1", "airflow"])
 def test_limited_roles_enter_no_other_database(postgresql: Settings, role: str, database: str) -> None:
     password = getattr(postgresql, f"{role}_password").get_secret_value()

@@ -17,7 +17,7 @@ from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput, NotSetUp
 
-_UNSORTED = frozenset({"json", "xml", "point"})  # PostgreSQL cannot compare values of these types
+UNSORTED = frozenset({"json", "xml", "point"})  # PostgreSQL cannot compare values of these types
 
 
 class Operator(StrEnum):
@@ -93,7 +93,7 @@ def find_columns(connection: Connection, query: RowQuery) -> list[Column]:
     if not known:
         raise NotSetUp(f"{query.schema}.{query.relation} does not exist yet: the stream creates it on its first run.")
     for name in query.columns:
-        _column(known, name)
+        column_sql(known, name)
     return [known[name] for name in query.columns or known]
 
 
@@ -103,7 +103,7 @@ def select(connection: Connection, query: RowQuery, shown: sql.SQL) -> sql.Compo
     Raises: the errors of `find_columns`, and BadInput if another column does not exist.
     """
     types = {str(each["name"]): str(each["type"]) for each in _all_columns(connection, query)}
-    chosen = [shown.format(_column(types, str(each["name"]))) for each in find_columns(connection, query)]
+    chosen = [shown.format(column_sql(types, str(each["name"]))) for each in find_columns(connection, query)]
     return sql.SQL("SELECT {} FROM {}{}{} LIMIT {} OFFSET {}").format(
         sql.SQL(", ").join(chosen),
         sql.Identifier(query.schema, query.relation),
@@ -134,12 +134,17 @@ def refused_input(connection: Connection, seconds: int | None = None) -> Iterato
 
 
 def _where(types: Mapping[str, str], conditions: Sequence[Condition]) -> sql.Composable:
-    stated = sql.SQL(" AND ").join(_condition(types, each) for each in conditions)
+    stated = sql.SQL(" AND ").join(condition_sql(types, each, sql.Literal(each.value)) for each in conditions)
     return sql.SQL(" WHERE {}").format(stated) if conditions else sql.SQL("")
 
 
-def _condition(types: Mapping[str, str], condition: Condition) -> sql.Composed:
-    column, value = _column(types, condition.column), sql.Literal(condition.value)
+def condition_sql(types: Mapping[str, str], condition: Condition, value: sql.Composable) -> sql.Composed:
+    """The SQL of a condition. `value` is the SQL of its operand, which is text.
+
+    Raises:
+        BadInput: there is no such column.
+    """
+    column = column_sql(types, condition.column)
     if condition.operator in WITHOUT_OPERAND:
         return sql.SQL("{} {}").format(column, sql.SQL(condition.operator.value))
     if condition.operator is Operator.CONTAINS:
@@ -150,12 +155,17 @@ def _condition(types: Mapping[str, str], condition: Condition) -> sql.Composed:
 
 def _order(types: Mapping[str, str], first: str, direction: sql.SQL) -> sql.Composed:
     """All columns in one direction, so that the index of the key gives the rows in order if the key comes first."""
-    sortable = [name for name, type_ in types.items() if type_ not in _UNSORTED]
+    sortable = [name for name, type_ in types.items() if type_ not in UNSORTED]
     names = dict.fromkeys([first, *sortable])
-    return sql.SQL(" ORDER BY {}").format(sql.SQL(", ").join(_column(types, each) + direction for each in names))
+    return sql.SQL(" ORDER BY {}").format(sql.SQL(", ").join(column_sql(types, each) + direction for each in names))
 
 
-def _column(known: Mapping[str, object], name: str) -> sql.Identifier:
+def column_sql(known: Mapping[str, object], name: str) -> sql.Identifier:
+    """The SQL of a column.
+
+    Raises:
+        BadInput: there is no such column.
+    """
     if name not in known:
         raise BadInput(f"there is no column {name!r}; the columns are {', '.join(known)}")
     return sql.Identifier(name)

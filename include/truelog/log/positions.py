@@ -5,13 +5,17 @@ that was deleted and created again is not mistaken for the old topic. Positions 
 partition, and these vectors are partially ordered.
 """
 
+import base64
+import binascii
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from truelog.support.errors import TopicRecreated
+from truelog.support.errors import BadInput, TopicRecreated
+
+_LONGEST_TOKEN = 8_192  # characters
 
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -105,6 +109,30 @@ class Positions:
         """Parse the text of `with_ids`."""
         offsets, ids = json.loads(text)
         return Positions.from_json(json.dumps(offsets), ids)
+
+    def as_token(self) -> str:
+        """The same text in characters that a URL may have. For clients, it is opaque."""
+        return base64.urlsafe_b64encode(self.with_ids().encode()).decode().rstrip("=")
+
+    @staticmethod
+    def from_token(token: str) -> "Positions":
+        """Parse a token from a client.
+
+        Raises:
+            BadInput: it is not a token of `as_token`.
+        """
+        try:
+            if len(token) > _LONGEST_TOKEN:
+                raise ValueError("too long")
+            text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+            found = Positions.from_text(text.decode())
+            numbers = [each for by in found.offsets.values() for item in by.items() for each in item]
+            is_whole = found.offsets.keys() == found.ids.keys() and {*map(type, found.ids.values())} <= {str}
+            if not is_whole or not all(type(each) is int and 0 <= each < 2**63 for each in numbers):
+                raise ValueError("not positions")
+        except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError) as error:
+            raise BadInput("it is not a position token; use the `token` of the collector's answer as it is") from error
+        return found
 
     @staticmethod
     def of_rows(rows: Iterable[tuple[Any, ...]]) -> "Positions":

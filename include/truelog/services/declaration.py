@@ -49,7 +49,7 @@ class Service:
     name: str  # of its process and its container
     module: str  # `python -m` runs it
     after: tuple[str, ...]  # the services that must be ready before it starts
-    kafka: KafkaUser  # the principal as which it uses Kafka
+    kafka: KafkaUser | None  # the principal as which it uses Kafka
     http: Http | None = None
     check: Check | None = None  # of a service without HTTP
     folders: tuple[str, ...] = ()  # of the checkout, which it reads besides `include`

@@ -6,8 +6,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from truelog.support.addresses import Address
 from truelog.support.service_main import configure_logging
+from truelog.support.service_settings import Address
 
 
 def run_server(

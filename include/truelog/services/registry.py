@@ -10,6 +10,7 @@ FOLDERS = (  # each after the services that it needs
     "collector",
     "monitor",
     "relay",
+    "api",
 )
 SERVICES: tuple[Service, ...] = tuple(
     import_module(f"truelog.services.{folder}.declaration").SERVICE for folder in FOLDERS

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as WebRoute
+from starlette.routing import compile_path
 
 from truelog.services.declaration import Http, Route
 from truelog.storage.api_key import RELOAD_SECONDS, KeyRing
@@ -36,10 +37,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        keys.load()
-        with running([Background("keys", keys.reload, RELOAD_SECONDS)], _STOP_SECONDS):
-            async with work():
-                yield
+        async with up_to_date(keys), work():
+            yield
 
     app = Starlette(
         routes=[_web_route(route, handlers[route], keys) for route in declared.routes],
@@ -50,6 +49,14 @@ def create_app(
     return app
 
 
+@asynccontextmanager
+async def up_to_date(keys: KeyRing) -> AsyncIterator[None]:
+    """Load the keys, and again every few seconds during the block."""
+    keys.load()
+    with running([Background("keys", keys.reload, RELOAD_SECONDS)], _STOP_SECONDS):
+        yield
+
+
 def _web_route(route: Route, handler: Handler, keys: KeyRing) -> WebRoute:
     async def endpoint(request: Request) -> Response:
         if route.role is not None:
@@ -57,6 +64,11 @@ def _web_route(route: Route, handler: Handler, keys: KeyRing) -> WebRoute:
         return await handler(request)
 
     return WebRoute(route.path, endpoint, methods=[route.method])
+
+
+def matches(route: Route, request: Request) -> bool:
+    """Whether a request has the path of a route."""
+    return compile_path(route.path)[0].fullmatch(request.url.path) is not None
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -165,6 +165,11 @@ class KeyRing:
             raise RequestRefused(403, f"a {found.role} may not do this; use the key of a {role}")
         return found
 
+    def knows(self, name: str, role: Role) -> bool:
+        """Whether a valid key has this name, and may act in this role."""
+        found = self._keys.get(name)
+        return found is not None and found.role.may_act_as(role)
+
     def find(self, key: str) -> ApiKey | None:
         """The stored key that matches `key`. The comparison takes the same time for every secret."""
         candidate = self._keys.get(_name(key), self._unknown)

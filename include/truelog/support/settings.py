@@ -8,13 +8,11 @@ unwrap them.
 import os
 from datetime import time
 from enum import StrEnum
-from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import (
-    AfterValidator,
     AliasChoices,
     Field,
     NonNegativeInt,
@@ -32,14 +30,14 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from truelog.support import addresses
-from truelog.support.addresses import Address
+from truelog.support import service_settings
 from truelog.support.errors import NotSetUp
+from truelog.support.service_settings import Address, ServiceSettings
 
 PROJECT = Path(__file__).parents[3]
 ENVIRONMENT_FILE = "settings.env"
 CATALOG = "archive"
-STAGER, CATALOG_ROLE = "stager", "catalog"  # database roles
+STAGER, CATALOG_ROLE, API_ROLE = "stager", "catalog", "api"  # database roles
 # Otherwise, a process that is suspended in a catalog transaction would lock the catalog's tables indefinitely.
 _IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 
@@ -65,14 +63,7 @@ def default_home() -> Path:
     return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
 
 
-def _networks(text: str) -> str:
-    """Check that the text lists IP addresses and networks, separated by commas."""
-    for each in filter(None, text.split(",")):
-        ip_network(each.strip())
-    return text
-
-
-class Settings(BaseSettings):
+class Settings(ServiceSettings):
     """Immutable settings. `Settings()` loads the default home, and `Settings(home=…)` loads another home."""
 
     model_config = SettingsConfigDict(env_prefix="TRUELOG_", frozen=True, extra="forbid")
@@ -106,25 +97,6 @@ class Settings(BaseSettings):
     database_user: str = "truelog"
     database_password: SecretStr
 
-    services: dict[str, Address] = {}  # the addresses of Truelog's own services
-
-    # A dead letter contains the event in base64, which takes a third more space. Kafka accepts one megabyte.
-    collector_event_bytes: PositiveInt = Field(default=512 * 1024, le=700_000)
-    collector_body_bytes: PositiveInt = 4 * 2**20
-    collector_body_events: PositiveInt = 10_000
-    collector_body_seconds: PositiveFloat = 30.0  # time limit for receiving a body
-    collector_header_seconds: PositiveFloat = 10.0  # time limit for receiving the headers of a request
-    collector_room_requests: PositiveInt = 256  # requests in progress at once
-    collector_room_bytes: PositiveInt = 64 * 2**20  # total size of their bodies in bytes
-    collector_key_share: float = Field(default=0.5, gt=0, le=1)  # the largest share of this room for one API key
-    # Dead letters per second that one API key may cause. At once, it may cause `collector_body_events` dead letters.
-    collector_key_dead_letters: PositiveFloat = 50.0
-    collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
-    collector_command_seconds: PositiveFloat = 1.0  # how long an answer to a command waits for coordinates
-    collector_rate_limit: bool = False  # refuse addresses that are over their policy or blocked (docs/rate-limits.md)
-    # Addresses and networks of proxies whose X-Forwarded-For header names the sender, separated by commas.
-    collector_trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""
-
     analyst_seconds: PositiveFloat = 600.0  # longest transaction of an analyst, which the lag service then ends
 
     # The first API keys in full. Only their holders know the other keys.
@@ -135,6 +107,7 @@ class Settings(BaseSettings):
     # Database roles with few rights, for values that Spark ships to its tasks. Without passwords, they get the main role.
     stager_password: SecretStr = SecretStr("")  # may insert staged rows
     catalog_password: SecretStr = SecretStr("")  # may use the archive's catalog
+    api_password: SecretStr = SecretStr("")  # may read `views`; the API refuses to start without it
 
     # The secret with which the processes of a Spark cluster authenticate. Local Spark makes its own.
     spark_secret: SecretStr = SecretStr("")
@@ -169,7 +142,8 @@ class Settings(BaseSettings):
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"
     spark_driver_host: str = "127.0.0.1"  # this machine's address, at which the executors of a cluster find the driver
-    spark_conf: dict[str, str] = {}  # further Spark settings as JSON, without secrets: they become process arguments
+    # Further Spark settings as JSON, without secrets, because they become process arguments.
+    spark_conf: dict[str, str] = Field(default_factory=dict)
     shuffle_partitions: PositiveInt = 2
     explain_records: NonNegativeInt = 20_000_000  # a view with more records is explained on the command line only
     quick_records: NonNegativeInt = 5_000_000  # a log of at most this many records gets quick batch jobs
@@ -251,11 +225,11 @@ class Settings(BaseSettings):
         return (
             init_settings,
             env_settings,
-            InitSettingsSource(settings_cls, addresses.in_environment(settings_cls.model_fields)),
+            InitSettingsSource(settings_cls, service_settings.in_environment(settings_cls.model_fields)),
             DotEnvSettingsSource(settings_cls, env_file=home / ENVIRONMENT_FILE),
         )
 
-    _gather_addresses = model_validator(mode="before")(addresses.gathered)
+    _gather_addresses = model_validator(mode="before")(service_settings.gathered)
 
     def address(self, service: str) -> Address:
         """Where a service listens."""
@@ -287,6 +261,16 @@ class Settings(BaseSettings):
     def database_uri(self, scheme: str = "postgresql") -> str:
         """The database URI, or with `postgresql+psycopg` the URI for SQLAlchemy. It contains the password."""
         return self._uri(scheme, self.database_user, self._database_secret())
+
+    def api_database(self) -> dict[str, Any]:
+        """Arguments for `psycopg.connect` as the role that may only read what readers see.
+
+        Raises:
+            NotSetUp: the role has no password.
+        """
+        if not self.api_password:
+            raise NotSetUp("no TRUELOG_API_PASSWORD: run `truelog up`, or create the role `api` (docs/production.md)")
+        return self.database() | {"user": API_ROLE, "password": self.api_password.get_secret_value()}
 
     def staging_uri(self) -> str:
         """The URI for ADBC of the role that may stage rows and read the inputs of Groups. Spark ships it to tasks."""

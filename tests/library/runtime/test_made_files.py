@@ -32,5 +32,5 @@ def test_services_are_declared_after_the_services_that_they_need() -> None:
 
 
 def test_no_service_uses_kafka_as_the_superuser() -> None:
-    principals: dict[Service, KafkaUser] = {each: each.kafka for each in registry.SERVICES}
+    principals: dict[Service, KafkaUser | None] = {each: each.kafka for each in registry.SERVICES}
     assert KafkaUser.ADMIN not in principals.values()

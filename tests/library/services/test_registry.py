@@ -92,7 +92,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in {"__init__": '"""A toy."""\n', "declaration": DECLARATION, "service": SERVICE}.items():
         (services / "toy" / f"{name}.py").write_text(text)
     registry = services / "registry.py"
-    registry.write_text(registry.read_text().replace('    "monitor",\n', '    "monitor",\n    "toy",\n'))
+    registry.write_text(registry.read_text().replace('    "api",\n', '    "api",\n    "toy",\n'))
     return root
 
 

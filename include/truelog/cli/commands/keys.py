@@ -1,4 +1,4 @@
-"""`truelog key list`, `add` and `revoke`: the API keys of the collector and the lag service."""
+"""`truelog key list`, `add` and `revoke`: the API keys of the collector, the API and the lag service."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -13,11 +13,13 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The key name. It may 
 RoleName = Annotated[
     str,
     typer.Option(
-        "--role", metavar="ROLE", help="A producer posts events, a reader reads metrics, an admin may do anything."
+        "--role",
+        metavar="ROLE",
+        help="A producer posts events, a reader reads views and metrics, an admin may do anything.",
     ),
 ]
 
-app = typer.Typer(help="The API keys of the collector and the lag service.", no_args_is_help=True)
+app = typer.Typer(help="The API keys of the collector, the API and the lag service.", no_args_is_help=True)
 
 
 @app.command("list")

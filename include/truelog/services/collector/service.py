@@ -9,7 +9,10 @@ Each event must contain its `type`. For each event, good or bad, the response co
 
     {"good": [{"index": 0, "topic": "page_view", "partition": 3, "offset": 17}],
      "bad": [{"index": 1, "field": "url", "reason": "Field required",
-              "topic": "dead_letter", "partition": 0, "offset": 4}]}
+              "topic": "dead_letter", "partition": 0, "offset": 4}],
+     "token": "W3sicGFnZV92aWV3…"}
+
+With the token, the sender can ask the API for an answer that contains its good events (docs/applications.md).
 
 | status | result of the request |
 | --- | --- |
@@ -55,6 +58,8 @@ from truelog.services.http_server import run_server
 from truelog.sources.collector import body as body_reader
 from truelog.sources.collector import parser as event_parser
 from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
+from truelog.sources.collector.position_token import RELOAD_SECONDS as IDS_SECONDS
+from truelog.sources.collector.position_token import TokenMaker
 from truelog.sources.collector.producer import EventProducer, PartitionOffset
 from truelog.storage.api_key import ApiKey
 from truelog.support.background import Background, running
@@ -90,6 +95,7 @@ class Collector:
         self._capacity = _capacity(settings)
         self._dead_letters = DeadLetterLimit(settings.collector_key_dead_letters, settings.collector_body_events)
         self._classifier = EventClassifier(event_registry.event_types(settings), settings.collector_event_bytes)
+        self._tokens = TokenMaker(settings)
         # One thread, because Python runs one thread at a time: more threads would only delay the event loop.
         self._thread = ThreadPoolExecutor(1, "events")
 
@@ -97,6 +103,7 @@ class Collector:
     async def work(self) -> AsyncIterator[None]:
         """Send events to Kafka, and keep what the requests need up to date."""
         self.producer.check()
+        self.reload_ids()
         self.producer.start()
         gc.freeze()  # or each full garbage collection would inspect all modules, which takes 40 ms
         gc.set_threshold(*_GARBAGE)
@@ -107,6 +114,7 @@ class Collector:
 
     def _background(self) -> Iterator[Background]:
         yield Background("event types", self.reload_types, _TYPES_SECONDS)
+        yield Background("topic ids", self.reload_ids, IDS_SECONDS)
         yield Background("garbage", self.collect_garbage, _GARBAGE_SECONDS)
         if self._limiter is not None:
             yield Background("rate limits", self._limiter.check, CHECK_SECONDS)
@@ -126,6 +134,10 @@ class Collector:
         if types != self._classifier.types:
             self._classifier = replace(self._classifier, types=types)
             log.info("accepting %s", ", ".join(types))
+
+    def reload_ids(self) -> None:
+        """Read the ids of the topics of the known event types, for the tokens."""
+        self._tokens.reload(self._classifier.types.values())
 
     async def health(self, _: Request) -> JSONResponse:
         ready = self.producer.is_reachable
@@ -153,7 +165,7 @@ class Collector:
             records = await run(partial(self._classify, body, media_type, receipt))
             self._dead_letters.take(sender.name, sum(record.defect is not None for record in records))
             offsets = await self.producer.append(records)
-            return await run(partial(_response, records, offsets))
+            return await run(partial(_response, records, offsets, self._tokens.token(records, offsets)))
 
     async def read_json(self, request: Request) -> bytes:
         """The body of a request with one JSON document, within all limits."""
@@ -221,7 +233,9 @@ async def _run_here(work: Callable[[], _Result]) -> _Result:
     return work()
 
 
-def _response(records: Sequence[ClassifiedRecord], offsets: Sequence[PartitionOffset]) -> JSONResponse:
+def _response(
+    records: Sequence[ClassifiedRecord], offsets: Sequence[PartitionOffset], token: str | None
+) -> JSONResponse:
     good, bad = [], []
     for index, (record, (partition, offset)) in enumerate(zip(records, offsets, strict=True)):
         location = {"topic": record.topic, "partition": partition, "offset": offset}
@@ -230,7 +244,7 @@ def _response(records: Sequence[ClassifiedRecord], offsets: Sequence[PartitionOf
         else:
             bad.append({"index": index, "field": record.defect.field, "reason": record.defect.reason, **location})
     status = 200 if not bad else 207 if good else 422
-    return JSONResponse({"good": good, "bad": bad}, status)
+    return JSONResponse({"good": good, "bad": bad} | ({"token": token} if token else {}), status)
 
 
 def _media_type(request: Request) -> str:

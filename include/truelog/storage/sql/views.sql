@@ -63,9 +63,9 @@ FROM truelog.deployed d LEFT JOIN truelog.batch_answer a USING (view, version) W
 COMMENT ON VIEW truelog.batch_only IS 'The deployed views that no stream runs, and the age of their last build; of a view that was never built, its own age';
 
 CREATE OR REPLACE VIEW truelog.served_position AS
-SELECT view, version, topic, partition, topic_id, next_offset
+SELECT view, version, topic, partition, topic_id, next_offset, reading
 FROM truelog.batch_position JOIN truelog.batch_layer USING (view, version)
-UNION ALL SELECT view, version, topic, partition, topic_id, next_offset FROM truelog.position p
+UNION ALL SELECT view, version, topic, partition, topic_id, next_offset, reading FROM truelog.position p
 WHERE NOT EXISTS (SELECT FROM truelog.batch_layer b WHERE (b.view, b.version) = (p.view, p.version));
 COMMENT ON VIEW truelog.served_position IS 'The log position that each view''s readers see';
 
@@ -118,3 +118,21 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- For the API: what the rows that readers see were made of. Rows with equal states are equal. A repair changes rows at
+-- the same positions, and so does another reading of a topic, and another build of a batch answer.
+CREATE OR REPLACE VIEW truelog.served AS
+SELECT d.view, d.version, d.reads, served.layer, c.time AS clock, p.offsets, p.ids,
+    md5(concat_ws(' ', d.version, served.layer, p.offsets, p.ids, p.readings, v.repairs, b.made_at)) AS state
+FROM truelog.deployed d JOIN truelog.view v USING (view, version)
+LEFT JOIN truelog.batch_layer b USING (view, version) LEFT JOIN truelog.clock c USING (view, version)
+CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL AND NOT d.batch_only THEN 'stream' ELSE 'batch' END AS layer) served
+CROSS JOIN LATERAL (
+    SELECT coalesce(jsonb_object_agg(topic, t.offsets), '{}') AS offsets, coalesce(jsonb_object_agg(topic, t.id), '{}') AS ids,
+        sum(t.readings) AS readings
+    FROM (
+        SELECT topic, jsonb_object_agg(partition, next_offset) AS offsets, max(topic_id) AS id, sum(reading) AS readings
+        FROM truelog.served_position s WHERE (s.view, s.version) = (d.view, d.version) GROUP BY topic
+    ) t
+) p;
+COMMENT ON VIEW truelog.served IS 'The layer, the positions and the state of the rows that each view''s readers see';
+GRANT SELECT ON truelog.served, truelog.served_position, truelog.deployed TO PUBLIC;  -- as for truelog.answer

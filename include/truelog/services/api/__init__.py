@@ -1,0 +1,1 @@
+"""The service that answers questions of applications about views."""

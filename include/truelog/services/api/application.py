@@ -1,0 +1,199 @@
+"""The ASGI application: the declared routes in FastAPI, who may ask them, and the problems in place of errors.
+
+FastAPI writes the OpenAPI document from the parameters of each question. Unlike the other services, which use Starlette
+alone, the API has parameters that clients must know.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from psycopg_pool import PoolTimeout, TooManyRequests
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse
+
+from truelog import __version__
+from truelog.services import web
+from truelog.services.api import documents, problem
+from truelog.services.api.access import authorize
+from truelog.services.api.declaration import (
+    HTTP,
+    OPENAPI,
+    RATE_LIMIT,
+    RELATION,
+    ROWS,
+    SEARCH,
+    TOKENS,
+    VIEW,
+    VIEWS,
+)
+from truelog.services.api.problem import Kind, Problem
+from truelog.services.api.questions import Questions, TokenRequest
+from truelog.services.api.rows.answer import HEADER
+from truelog.services.api.scoped_token import TokenSigner
+from truelog.services.declaration import HEALTH, Route
+from truelog.sources.collector.body import CapacityLimit
+from truelog.storage.api_key import KeyRing
+from truelog.support.errors import BadInput, RequestRefused
+from truelog.support.settings import Settings
+
+_LONGEST_QUERY = 16_384  # bytes
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": TokenRequest.model_json_schema()}},
+    }
+}
+
+log = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The ASGI application."""
+    keys = KeyRing(settings)
+    signer = TokenSigner(settings, keys)
+    questions = Questions(settings, signer)
+    capacity = CapacityLimit(settings.api_requests, 0, max(1, settings.api_requests // 2), 0)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with web.up_to_date(keys), questions.work():
+            yield
+
+    app = FastAPI(
+        title="Truelog", version=__version__, description=documents.ABOUT,
+        openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan,
+    )  # fmt: skip
+    app.state.questions = questions
+    for route, handler, about in _handlers(app, questions):
+        limited = _route_class(route, keys, signer, capacity)
+        app.router.add_api_route(route.path, handler, methods=[route.method], route_class_override=limited, **about)
+        if route.method == "GET":
+            app.router.add_api_route(
+                route.path, handler, methods=["HEAD"], route_class_override=limited, include_in_schema=False
+            )
+    _add_problems(app, questions)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=[each.strip() for each in settings.api_origins.split(",") if each],
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "If-None-Match", "Content-Type"],
+        expose_headers=["ETag", "Retry-After", HEADER],
+        max_age=600,
+    )
+    return app
+
+
+def _handlers(app: FastAPI, questions: Questions) -> list[tuple[Route, Callable[..., Any], dict[str, Any]]]:
+    """The answer to each declared route, and what the OpenAPI document says about it."""
+
+    async def openapi() -> Response:
+        """This document."""
+        return JSONResponse(documents.completed(app))
+
+    known = {304: {"description": "The rows are those of `If-None-Match`. The header `Truelog-Answer` is as of now."}}
+    handlers: dict[Route, tuple[Callable[..., Any], dict[str, Any]]] = {
+        VIEWS: (questions.views, _returns(documents.Views)),
+        VIEW: (questions.view, _returns(documents.View)),
+        ROWS: (questions.rows, _returns(documents.RowPage, known)),
+        RELATION: (questions.relation, _returns(documents.RowPage, known)),
+        TOKENS: (questions.token, _returns(documents.ScopedToken) | {"openapi_extra": _BODY}),
+        RATE_LIMIT: (questions.rate_limit, _returns(documents.RateLimit)),
+        SEARCH: (questions.search, _returns(documents.RowPage)),
+        OPENAPI: (openapi, {}),
+        HEALTH: (questions.health, _returns(documents.Health)),
+    }
+    return [(route, *handlers[route]) for route in HTTP.routes]
+
+
+def _returns(model: type, others: dict[int, dict[str, Any]] | None = None) -> dict[str, Any]:
+    return {"responses": {200: {"model": model}, **(others or {})}, "response_model": None}
+
+
+def _route_class(route: Route, keys: KeyRing, signer: TokenSigner, capacity: CapacityLimit) -> type[APIRoute]:
+    """A route that asks who is there before it looks at anything else of the request."""
+
+    class Guarded(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            answer = super().get_route_handler()
+
+            async def guarded(request: Request) -> Response:
+                if route.role is None:
+                    return await answer(request)
+                request.state.asker = authorize(request, route, keys, signer)
+                if len(request.url.query) > _LONGEST_QUERY:
+                    raise RequestRefused(414, f"the query may have at most {_LONGEST_QUERY} bytes")
+                with capacity.admit(request.state.asker.name):
+                    return await answer(request)
+
+            return guarded
+
+    return Guarded
+
+
+def _add_problems(app: FastAPI, questions: Questions) -> None:
+    """Turn each error into a problem."""
+
+    async def refused(_: Request, error: Exception) -> Response:
+        return problem.response(error if isinstance(error, RequestRefused) else RequestRefused(422, str(error)))
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101
+        wrong = [f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors()]
+        return problem.response(RequestRefused(422, "; ".join(wrong)))
+
+    async def unknown(request: Request, error: Exception) -> Response:
+        return _unknown(request, error)
+
+    async def database(_: Request, error: Exception) -> Response:
+        refusal = _of_database(error)
+        if refusal.status == 503 and not isinstance(refusal, Problem):
+            log.warning("PostgreSQL did not answer: %s", error)
+            await questions.reconnect()
+        return problem.response(refusal)
+
+    async def defect(_: Request, error: Exception) -> Response:
+        return problem.response(RequestRefused(500, "the API has a defect, which its log describes"))
+
+    handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+        RequestRefused: refused,
+        BadInput: refused,
+        RequestValidationError: invalid,
+        HTTPException: unknown,
+        psycopg.Error: database,
+        Exception: defect,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+def _unknown(request: Request, error: Exception) -> Response:
+    """The answer to a path or a method that does not exist. OPTIONS asks which methods a path has."""
+    assert isinstance(error, HTTPException)  # noqa: S101
+    if error.status_code != 405:
+        return problem.response(RequestRefused(error.status_code, "there is no such path; see /openapi.json"))
+    allowed = {route.method for route in HTTP.routes if web.matches(route, request)}
+    allowed |= {"OPTIONS"} | ({"HEAD"} if "GET" in allowed else set())
+    headers = {"Allow": ", ".join(sorted(allowed))}
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers=headers)
+    return problem.response(RequestRefused(405, f"the path has {headers['Allow']}"), headers)
+
+
+def _of_database(error: Exception) -> RequestRefused:
+    if isinstance(error, TooManyRequests | PoolTimeout):
+        return Problem(503, "too many requests wait for PostgreSQL; retry later", retry_after=1)
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        reason = "the statement needs too long; name a key, ask for fewer rows, or order by the key"
+        return Problem(503, reason, Kind.SLOW)
+    if isinstance(error, psycopg.DataError | psycopg.errors.UndefinedFunction):
+        return RequestRefused(422, str(error).splitlines()[0])
+    if isinstance(error, psycopg.OperationalError):
+        return RequestRefused(503, "PostgreSQL does not answer; retry later", retry_after=1)
+    raise error

@@ -1,0 +1,168 @@
+"""The OpenAPI document: the answers with examples, the problems, and how a client says who it is."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, ConfigDict
+
+from truelog.services.api.problem import MEDIA_TYPE
+
+ABOUT = """Answers questions about views. Each answer says its version, layer, positions and age.
+
+Send `Authorization: Bearer KEY` with the key of a reader."""
+
+_HEAD: dict[str, Any] = {
+    "view": "page_views",
+    "version": 1,
+    "layer": "stream",
+    "positions": {"page_view": {"0": 1204, "1": 1187}},
+    "clock": None,
+    "as_of": "2026-01-01T10:00:03.25Z",
+    "age": 1.042,
+    "reason": "",
+}
+_COLUMNS = [{"name": "host", "type": "text", "meaning": "host name of the page's URL"}]
+_ROW = {"minute": "2026-01-01T10:00:00+00:00", "host": "shop.example", "views": 17}
+_PROBLEMS = {
+    401: "The API key or the scoped token is not valid.",
+    403: "The key or the token does not permit the request.",
+    404: "There is no such view or relation.",
+    409: "The view is behind the position token (`behind`), has changed since the page before (`moved`), or has "
+    "another version (`other-version`); or the position token is of a dead letter (`dead-letter`).",
+    410: "A topic of the position token was deleted and created again (`recreated`).",
+    413: "The body is too large.",
+    414: "The query is too long.",
+    422: "A parameter is not valid.",
+    429: "Too many requests of this key are in progress. Retry after `Retry-After` seconds.",
+    503: "PostgreSQL does not answer, the view is being replaced, or the statement needs too long (`slow`).",
+}
+# The answer of the HTTP server itself, before the application.
+_UNREADABLE = {"description": "The request is not HTTP, or its head has over 64 KB.", "content": {"text/plain": {}}}
+
+
+class Head(BaseModel):
+    """What every answer says: which version and which layer served it, at which positions of the log, how old it is.
+
+    `clock` is the log's clock, if the view depends on it. Every record that reached the log before `as_of` is counted.
+    `reason` says what is wrong with the view, if anything.
+    """
+
+    view: str
+    version: int
+    layer: str
+    positions: dict[str, dict[str, int]]
+    clock: str | None
+    as_of: str | None
+    age: float | None
+    reason: str
+
+
+class Column(BaseModel):
+    name: str
+    type: str
+    meaning: str | None
+
+
+class Relation(BaseModel):
+    key: list[str]
+    columns: list[Column]
+
+
+class Views(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"example": {"views": [_HEAD]}})
+    views: list[Head]
+
+
+class View(Head):
+    model_config = ConfigDict(
+        json_schema_extra={"example": _HEAD | {"key": ["host"], "columns": _COLUMNS, "relations": {}}}
+    )
+    key: list[str]
+    columns: list[Column]
+    relations: dict[str, Relation]
+
+
+class RowPage(Head):
+    """`more` says whether more rows match. `next` is the cursor of the next page, if the relation has a key."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _HEAD | {"rows": [_ROW], "more": False, "next": None}})
+    rows: list[dict[str, Any]]
+    more: bool
+    next: str | None
+
+
+class RateLimit(BaseModel):
+    """The decision is advisory: it counts the requests that have reached the views."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "address": "192.0.2.1",
+                "at": "2026-01-01T10:00:03Z",
+                "allowed": True,
+                "why": "policy",
+                "reason": None,
+                "count": 3,
+                "limit": 100,
+                "window_seconds": 3600,
+                "resets_at": "2026-01-01T10:00:03Z",
+                "advisory": True,
+                "views": [_HEAD | {"view": "request_rates"}],
+            }
+        }
+    )
+    address: str
+    at: str
+    allowed: bool
+    why: str
+    reason: str | None
+    count: int
+    limit: int
+    window_seconds: int
+    resets_at: str | None
+    advisory: bool
+    views: list[Head]
+
+
+class ScopedToken(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"token": "eyJhbGciOi…", "expires_at": "2026-01-01T10:05:00Z"}}
+    )
+    token: str
+    expires_at: str
+
+
+class Health(BaseModel):
+    postgresql: bool
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457. Some kinds have more members."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+def completed(app: FastAPI) -> dict[str, Any]:
+    """The document of FastAPI with every operation's problems, and with the credentials."""
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = ProblemDocument.model_json_schema()
+    components["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "An API key of a reader, or a scoped token."}
+    }
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            problems = {503: _PROBLEMS[503]} if path == "/health" else _PROBLEMS
+            answers = {str(status): {"description": text, "content": content} for status, text in problems.items()}
+            operation["responses"] |= answers | {"400": _UNREADABLE}
+            operation["security"] = [] if path == "/health" else [{"key": []}]
+    return document

@@ -1,0 +1,203 @@
+"""The questions of the API: each route's answer."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from truelog.log.positions import Positions
+from truelog.services.api import searches
+from truelog.services.api.access import Asker
+from truelog.services.api.problem import Kind, Problem
+from truelog.services.api.rate_limits import At, RateLimits
+from truelog.services.api.rows import answer
+from truelog.services.api.rows.answer import Source
+from truelog.services.api.rows.cursor import Cursor, digest
+from truelog.services.api.rows.parameters import RowParameters, Rows, question
+from truelog.services.api.rows.reads import Found, Reads, Statement, replaced
+from truelog.services.api.rows.statement import RowQuestion, place
+from truelog.services.api.scoped_token import Scope, TokenSigner
+from truelog.services.api.searches import Words
+from truelog.support import timestamps
+from truelog.support.errors import RequestRefused
+from truelog.support.settings import Settings
+
+_BODY_BYTES = 4_096
+_Name = Annotated[str, Path(max_length=200)]
+
+
+class TokenRequest(BaseModel):
+    """What a scoped token permits: the rows of a view, or of one of its relations, in which columns have values."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"view": "home_timeline", "key": {"reader_id": "p7"}, "seconds": 300}},
+    )
+    view: Annotated[str, Field(min_length=1, max_length=200)]
+    relation: Annotated[str, Field(max_length=200)] = ""
+    key: Annotated[dict[str, Annotated[str, Field(max_length=2_000)]], Field(min_length=1, max_length=10)]
+    seconds: Annotated[int, Field(ge=1)] = 300
+
+
+class Questions:
+    """Answers the routes. All of them share the connections."""
+
+    def __init__(self, settings: Settings, signer: TokenSigner) -> None:
+        self._settings = settings
+        self._signer = signer
+        self._reads = Reads(settings)
+        self._rate_limits = RateLimits(settings)
+
+    @asynccontextmanager
+    async def work(self) -> AsyncIterator[None]:
+        """Keep the connections during the block."""
+        await self._reads.open()
+        self._rate_limits.open()
+        try:
+            yield
+        finally:
+            self._rate_limits.close()
+            await self._reads.close()
+
+    async def reconnect(self) -> None:
+        """Replace the connections that PostgreSQL has ended."""
+        await self._reads.repair()
+
+    async def health(self) -> Response:
+        """Whether PostgreSQL answers."""
+        await self._reads.require_ready()
+        return _json({"postgresql": True})
+
+    async def views(self) -> Response:
+        """The views that readers see."""
+        heads = [answer.head(each, await self._reads.freshness(each)) for each in await self._reads.sources()]
+        return _json({"views": heads})
+
+    async def view(self, view: _Name) -> Response:
+        """The columns of a view with their meaning, its key, its relations, its positions and its age."""
+        known = await self._reads.catalogue.view(view)
+        source = await self._reads.source(view)
+        head = answer.head(source, await self._reads.freshness(source))
+        relations = {name: each.as_dict() for name, each in known.relations.items() if name}
+        return _json(head | known.relation("").as_dict() | {"relations": relations})
+
+    async def rows(self, request: Request, view: _Name, asked: Rows) -> Response:
+        """Rows of a view by key, conditions, order and cursor."""
+        return await self._rows(request, view, "", asked)
+
+    async def relation(self, request: Request, view: _Name, relation: _Name, asked: Rows) -> Response:
+        """Rows of a further relation of a view. A relation that a view presents has no key, and so no cursor."""
+        return await self._rows(request, view, relation, asked)
+
+    async def search(self, view: _Name, asked: Words) -> Response:
+        """The rows of a view whose words match, the best first."""
+        known = await self._reads.catalogue.view(view)
+        found = await self._reads.read(view, searches.statement(known, asked))
+        head = answer.head(found.source, await self._reads.freshness(found.source))
+        more = {"more": len(found.rows) > asked.limit, "next": None}
+        return _answered(answer.body(head, found.rows[: asked.limit], more))
+
+    async def rate_limit(self, address: Annotated[str, Path(max_length=100)], asked: At) -> Response:
+        """Whether an address may make another request."""
+        return _json(await self._rate_limits.answer(address, asked))
+
+    async def token(self, request: Request) -> Response:
+        """Exchange an API key for a scoped token."""
+        asked = await _token_request(request)
+        if asked.seconds > self._settings.api_token_seconds:
+            raise RequestRefused(422, f"seconds: a token lives at most {self._settings.api_token_seconds} s")
+        relation = (await self._reads.catalogue.view(asked.view)).relation(asked.relation)
+        permitted = relation.key or tuple(relation.types)
+        if unknown := sorted(asked.key.keys() - {*permitted}):
+            raise RequestRefused(422, f"key: {', '.join(unknown)} is not in the key; use {', '.join(permitted)}")
+        scope, holder = Scope(asked.view, asked.relation, asked.key), _asker(request).name
+        token = self._signer.sign(scope, holder, asked.seconds)
+        expires = timestamps.to_text(datetime.fromtimestamp(int(time.time()) + asked.seconds, UTC))
+        return Response(
+            msgspec.json.encode({"token": token, "expires_at": expires}),
+            media_type="application/json",
+            headers={"Cache-Control": "no-store"},
+        )
+
+    async def _rows(self, request: Request, view: str, name: str, asked: RowParameters) -> Response:
+        known = await self._reads.catalogue.view(view)
+        relation = known.relation(name)
+        whole = question(asked, relation, _asker(request).scope, self._settings.api_rows)
+        cursor = Cursor.parse(asked.cursor, whole) if asked.cursor else None
+        placed = whole if cursor is None else RowQuestion(**vars(whole) | {"after": cursor.after})
+        found = await self._read(view, placed.statement(view), asked)
+        self._require_version(found.source, asked.version, known.version)
+        if cursor is not None and found.source.state != cursor.state and not asked.moving:
+            reason = "the view has changed since the page before; begin again, or continue with `moving=true`"
+            raise Problem(409, reason, Kind.MOVED)
+        return await self._page(request, found, whole)
+
+    async def _read(self, view: str, statement: Statement, asked: RowParameters) -> Found:
+        """The rows, if the view has reached the token that was asked for."""
+        wanted = Positions.from_token(asked.at_least) if asked.at_least else None
+        found = await self._reads.read(view, statement)
+        if wanted is None:
+            return found
+        seconds = min(asked.wait, self._settings.api_wait_seconds)
+        if await self._reads.wait(view, found.source, wanted, seconds):
+            found = await self._reads.read(view, statement)
+        return found
+
+    def _require_version(self, source: Source, asked: int | None, known: int) -> None:
+        if asked is not None and asked != source.version:
+            reason = f"readers see version {source.version} of {source.view}, not {asked}"
+            raise Problem(409, reason, Kind.OTHER_VERSION, version=source.version)
+        if source.version != known:
+            self._reads.catalogue.forget(source.view)
+            raise replaced(source.view)
+
+    async def _page(self, request: Request, found: Found, whole: RowQuestion) -> Response:
+        rows, is_more = found.rows[: whole.limit], len(found.rows) > whole.limit
+        following = None
+        if is_more and whole.relation.key:
+            following = Cursor(digest(whole), found.source.state, place(found.places[whole.limit - 1])).as_text()
+        head = answer.head(found.source, await self._reads.freshness(found.source))
+        tag = answer.etag(found.source.version, [*rows, str(is_more)])
+        headers = {"ETag": tag, answer.HEADER: answer.header(head)}
+        if following is None and answer.is_known(tag, request.headers.get("if-none-match", "")):
+            return Response(status_code=304, headers=headers | _CACHING)
+        return _answered(answer.body(head, rows, {"more": is_more, "next": following}), headers)
+
+
+# A shared cache must not keep an answer, and a browser asks again whether its copy is current.
+_CACHING = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
+
+
+def _json(value: Any) -> Response:
+    return _answered(msgspec.json.encode(value))
+
+
+def _answered(body: bytes, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, media_type="application/json", headers=_CACHING | (headers or {}))
+
+
+def _asker(request: Request) -> Asker:
+    asker: Asker = request.state.asker
+    return asker
+
+
+async def _token_request(request: Request) -> TokenRequest:
+    """The body of a request for a token, which is read only up to a limit."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _BODY_BYTES:
+            raise RequestRefused(413, f"a body may have at most {_BODY_BYTES} bytes")
+    try:
+        return TokenRequest.model_validate(json.loads(body))
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, e['loc'])) or 'the body'}: {e['msg']}" for e in error.errors(include_input=False)]
+        raise RequestRefused(422, "; ".join(wrong)) from None
+    except (ValueError, RecursionError):
+        raise RequestRefused(422, "the body is not JSON such as the example in /openapi.json") from None

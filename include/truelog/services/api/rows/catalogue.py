@@ -1,0 +1,126 @@
+"""What readers may ask for: the views that are deployed, their relations, and the columns, as PostgreSQL has them.
+
+Everything comes from the database, so the API runs no code of views and needs no PySpark. Names and columns from a
+request are looked up here. They never become SQL by themselves.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg_pool import AsyncConnectionPool
+
+from truelog.support.errors import RequestRefused
+
+_SECONDS = 2.0  # for which an answer about a view is kept; a changed version is noticed at once
+
+# A relation belongs to a view if its name begins with the view's and it reads one of the view's tables. A relation that
+# a view presents has no key. The key of a table is the unique index of its stored rows.
+_RELATIONS = """
+WITH deployed AS (SELECT view, version FROM truelog.deployed WHERE view = %(view)s),
+shown AS (
+    SELECT c.oid, c.relname::text AS name, t.oid AS stored
+    FROM deployed d JOIN pg_class c ON c.relnamespace = 'views'::regnamespace AND c.relkind = 'v'
+        AND (c.relname = d.view OR starts_with(c.relname, d.view || '_'))
+    LEFT JOIN pg_class t ON t.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'state')
+        AND t.relname = d.view || '_v' || d.version || substr(c.relname, length(d.view) + 1)
+),
+tables AS (SELECT * FROM shown WHERE stored IS NOT NULL),
+presented AS (
+    SELECT DISTINCT s.oid, s.name FROM shown s JOIN pg_rewrite w ON w.ev_class = s.oid
+    JOIN pg_depend p ON (p.classid, p.objid, p.refclassid) = ('pg_rewrite'::regclass, w.oid, 'pg_class'::regclass)
+    JOIN tables t ON t.oid = p.refobjid WHERE s.stored IS NULL
+),
+keys AS (
+    SELECT t.oid, (
+        SELECT array_agg(a.attname ORDER BY k.place) FROM pg_index i
+        CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)
+        JOIN pg_attribute a ON (a.attrelid, a.attnum) = (i.indrelid, k.number)
+        WHERE i.indrelid = t.stored AND i.indisunique
+    ) AS key FROM tables t
+)
+SELECT r.name, d.version, coalesce(k.key, '{}')::text[] AS key, c.names, c.types, c.meanings
+FROM deployed d CROSS JOIN (SELECT oid, name FROM tables UNION ALL SELECT oid, name FROM presented) r
+LEFT JOIN keys k USING (oid) CROSS JOIN LATERAL (
+    SELECT array_agg(attname ORDER BY attnum)::text[] AS names,
+        array_agg(format_type(atttypid, atttypmod) ORDER BY attnum) AS types,
+        array_agg(col_description(attrelid, attnum) ORDER BY attnum) AS meanings
+    FROM pg_attribute WHERE attrelid = r.oid AND attnum > 0 AND NOT attisdropped
+) c ORDER BY r.name
+"""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A view, or a further relation of it, with the types and the meanings of its columns. It may have no key."""
+
+    name: str
+    key: tuple[str, ...]
+    types: Mapping[str, str]
+    meanings: Mapping[str, str | None]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable format for clients."""
+        columns = [{"name": name, "type": type_, "meaning": self.meanings[name]} for name, type_ in self.types.items()]
+        return {"key": list(self.key), "columns": columns}
+
+
+@dataclass(frozen=True)
+class KnownView:
+    """The deployed version of a view, and its relations by the name behind the view's name; "" is the view itself."""
+
+    view: str
+    version: int
+    relations: Mapping[str, Relation]
+    until: float = field(default=0.0, compare=False)
+
+    def relation(self, name: str) -> Relation:
+        """A relation of the view.
+
+        Raises:
+            RequestRefused: 404, there is no such relation.
+        """
+        if name not in self.relations:
+            names = ", ".join(sorted(each for each in self.relations if each)) or "none"
+            raise RequestRefused(404, f"{self.view} has no such relation; its relations are: {names}")
+        return self.relations[name]
+
+
+class Catalogue:
+    """The views that are deployed, each read again after two seconds, or when an answer shows that it has changed."""
+
+    def __init__(self, pool: AsyncConnectionPool) -> None:
+        self._pool = pool
+        self._known: dict[str, KnownView] = {}
+
+    async def view(self, name: str) -> KnownView:
+        """A view that readers see.
+
+        Raises:
+            RequestRefused: 404, there is no such view.
+        """
+        known = self._known.get(name)
+        if known is None or known.until < time.monotonic():
+            known = await self._read(name)
+            self._known[name] = known
+        return known
+
+    def forget(self, name: str) -> None:
+        """Read the view again for the next question."""
+        self._known.pop(name, None)
+
+    async def _read(self, name: str) -> KnownView:
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(_RELATIONS, {"view": name.replace("\0", "")})
+            rows = await cursor.fetchall()
+        if not any(row[0] == name for row in rows):
+            self.forget(name)
+            raise RequestRefused(404, "there is no such view, or no application has created its table yet")
+        relations = {
+            row[0][len(name) + 1 :]: Relation(
+                row[0], tuple(row[2]), dict(zip(row[3], row[4], strict=True)), dict(zip(row[3], row[5], strict=True))
+            )
+            for row in rows
+        }
+        return KnownView(name, rows[0][1], relations, time.monotonic() + _SECONDS)

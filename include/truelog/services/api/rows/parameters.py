@@ -1,0 +1,102 @@
+"""The parameters of a question about rows, and the question that they make of a relation."""
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from truelog.exports.query import Condition, Operator
+from truelog.services.api.rows.catalogue import Relation
+from truelog.services.api.rows.statement import Order, RowQuestion
+from truelog.services.api.scoped_token import Scope
+from truelog.support.errors import BadInput
+
+_MOST_CONDITIONS = 20
+_Text = Annotated[str, Field(max_length=8_192)]
+
+
+class RowParameters(BaseModel):
+    """Which rows, which of their columns, in which order. An unknown parameter is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: Annotated[
+        list[_Text],
+        Field(max_length=_MOST_CONDITIONS, description="The whole key: one value for each key column, in their order."),
+    ] = []
+    where: Annotated[
+        list[_Text],
+        Field(
+            max_length=_MOST_CONDITIONS,
+            description="A condition on a column: `host=shop.example`, `minute>=2026-01-01T00:00`, `host is NULL`, "
+            "`host contains shop`. The operators are =, <>, <, <=, > and >=. All conditions must be true.",
+        ),
+    ] = []
+    columns: Annotated[_Text, Field(description="The columns to answer, separated by commas. All by default.")] = ""
+    order: Annotated[
+        _Text,
+        Field(
+            description="The columns to sort by, separated by commas. `-views` sorts descending. The key by default."
+        ),
+    ] = ""
+    limit: Annotated[int, Field(ge=1, description="The most rows of the answer.")] = 100
+    cursor: Annotated[_Text, Field(description="`next` of the page before.")] = ""
+    moving: Annotated[
+        bool, Field(description="Continue although the view has changed since the page before. Pages may then differ.")
+    ] = False
+    version: Annotated[
+        int | None, Field(ge=1, lt=2**31, description="Refuse to answer from another version of the view.")
+    ] = None
+    at_least: Annotated[
+        _Text, Field(description="A position token of the collector: answer when the view has read these events.")
+    ] = ""
+    wait: Annotated[float, Field(ge=0, le=60, description="The longest wait for `at_least`, in seconds.")] = 2.0
+
+
+Rows = Annotated[RowParameters, Query()]
+
+
+def question(asked: RowParameters, relation: Relation, scope: Scope | None, most: int) -> RowQuestion:
+    """The question without a place. Its rows are limited to the scope.
+
+    Raises:
+        BadInput: a parameter does not fit the relation.
+    """
+    if asked.limit > most:
+        raise BadInput(f"limit: an answer has at most {most} rows; use `next` for further rows")
+    conditions = [Condition.parse(each) for each in asked.where]
+    if asked.key:
+        conditions += _whole_key(asked.key, relation)
+    scoped = {} if scope is None else scope.values
+    conditions += [Condition(column, Operator.EQUAL, value) for column, value in scoped.items()]
+    columns = tuple(_names(asked.columns))
+    for name in (*columns, *(each.column for each in conditions)):
+        _require_column(relation, name)
+    return RowQuestion(relation, tuple(conditions), columns, _order(asked.order, relation), asked.limit)
+
+
+def _whole_key(values: list[str], relation: Relation) -> list[Condition]:
+    if len(values) != len(relation.key):
+        named = ", ".join(relation.key) or "no columns"
+        raise BadInput(f"key: give one value for each column of the key, which has {named}; use `where` for a part")
+    return [Condition(*each) for each in zip(relation.key, [Operator.EQUAL] * len(values), values, strict=True)]
+
+
+def _order(text: str, relation: Relation) -> tuple[Order, ...]:
+    """The columns that were asked for, and the rest of the key, so that the order of a table's rows is total."""
+    chosen = [Order(each.removeprefix("-"), each.startswith("-")) for each in _names(text)]
+    named = [each.column for each in chosen]
+    for name in named:
+        _require_column(relation, name)
+    if len(set(named)) < len(named):
+        raise BadInput("order: a column is named twice")
+    return (*chosen, *(Order(each) for each in relation.key if each not in named))
+
+
+def _names(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",")] if text else []
+
+
+def _require_column(relation: Relation, name: str) -> None:
+    if name not in relation.types:
+        raise BadInput(f"there is no column {name!r}; the columns are {', '.join(relation.types)}")

@@ -1,0 +1,152 @@
+"""Reads rows as a database role that may only read what readers see, over a few connections that are kept."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from truelog.log.positions import Positions
+from truelog.services.api.problem import Problem
+from truelog.services.api.rows import waiting
+from truelog.services.api.rows.answer import Freshness, Source
+from truelog.services.api.rows.catalogue import Catalogue
+from truelog.services.api.rows.waiting import PositionWatch, Reached
+from truelog.support.settings import Settings
+
+_CONNECTION_SECONDS = 2.0  # the longest wait for a connection
+_FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is measured every ten seconds
+FRESHNESS = "SELECT view, version, layer, as_of, reason FROM truelog.answer"
+SOURCES = "SELECT view, version, layer, clock, offsets::text, ids::text, state FROM truelog.served ORDER BY view"
+_READS = "SELECT reads FROM truelog.deployed WHERE view = %s"
+_CHANGED = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
+
+Statement = tuple[bytes, dict[str, str | None]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows as JSON, the place of each in the order, and what they were made of, all of one snapshot."""
+
+    source: Source
+    rows: list[str]
+    places: list[str]
+
+
+def arguments(settings: Settings) -> dict[str, Any]:
+    """The arguments of a connection. Each statement is a transaction of its own."""
+    given = settings.api_database()
+    limits = f"-c statement_timeout={int(settings.api_statement_seconds * 1000)}"
+    return given | {"options": f"{given['options']} {limits}", "autocommit": True, "connect_timeout": 5}
+
+
+class Reads:
+    """The connections, and what is known about the views."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._pool = AsyncConnectionPool(
+            kwargs=arguments(settings),
+            min_size=1,
+            max_size=settings.api_connections,
+            max_waiting=settings.api_requests,
+            timeout=_CONNECTION_SECONDS,
+            open=False,
+        )
+        self.catalogue = Catalogue(self._pool)
+        self._watch = PositionWatch(self._pool)
+        self._fresh: Mapping[str, Freshness] = {}
+        self._fresh_until = 0.0
+        self._refreshing = asyncio.Lock()
+
+    async def open(self) -> None:
+        await self._pool.open()
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def repair(self) -> None:
+        """Replace the connections that PostgreSQL has ended."""
+        await self._pool.check()
+
+    async def require_ready(self) -> None:
+        """Raise an error of psycopg unless PostgreSQL answers."""
+        async with self._pool.connection() as connection:
+            await connection.execute("SELECT 1")
+
+    async def sources(self) -> list[Source]:
+        """What the rows of every view were made of."""
+        async with self._pool.connection() as connection:
+            rows = await (await connection.execute(SOURCES)).fetchall()
+        return [Source(*row) for row in rows]
+
+    async def source(self, view: str) -> Source:
+        """What the rows of a view were made of.
+
+        Raises:
+            Problem: 503, the view is being replaced.
+        """
+        found = {each.view: each for each in await self.sources()}
+        if view not in found:
+            raise replaced(view)
+        return found[view]
+
+    async def read(self, view: str, statement: Statement) -> Found:
+        """The rows of a statement of `statement`.
+
+        Raises:
+            Problem: 503, the view is being replaced.
+            psycopg.Error: PostgreSQL refuses a value, needs too long, or does not answer.
+        """
+        text, values = statement
+        try:
+            async with self._pool.connection() as connection:
+                row: Any = await (await connection.execute(text, values)).fetchone()
+        except _CHANGED as error:
+            self.catalogue.forget(view)
+            raise replaced(view) from error
+        if row is None:
+            self.catalogue.forget(view)
+            raise replaced(view)
+        *source, rows, places = row
+        return Found(Source(view, *source), rows or [], places or [])
+
+    async def wait(self, view: str, found: Source, wanted: Positions, seconds: float) -> bool:
+        """Return when the view has reached the positions: False if the rows that were found have.
+
+        Raises:
+            Problem: it does not reach them in time, or never will.
+        """
+        async with self._pool.connection() as connection:
+            row: Any = await (await connection.execute(_READS, (view,))).fetchone()
+        reads = frozenset(row[0] or ()) if row else frozenset()
+        lacking = waiting.behind(view, Reached(reads, found.positions), wanted)
+        if not lacking:
+            return False
+        await self._watch.wait(view, wanted, seconds, lacking)
+        return True
+
+    async def freshness(self, source: Source) -> Freshness:
+        """How fresh rows are. It is kept for a second, and read again at once if the rows are of another layer."""
+        known = self._fresh.get(source.view)
+        is_old = time.monotonic() > self._fresh_until
+        if is_old or known is None or (known.version, known.layer) != (source.version, source.layer):
+            async with self._refreshing:
+                if time.monotonic() > self._fresh_until or self._fresh.get(source.view) is known:
+                    await self._refresh()
+        found = self._fresh.get(source.view)
+        if found is None or (found.version, found.layer) != (source.version, source.layer):
+            return Freshness(source.version, source.layer, None, "the view is being replaced")
+        return found
+
+    async def _refresh(self) -> None:
+        async with self._pool.connection() as connection:
+            rows = await (await connection.execute(FRESHNESS)).fetchall()
+        self._fresh = {view: Freshness(*fresh) for view, *fresh in rows}
+        self._fresh_until = time.monotonic() + _FRESH_SECONDS
+
+
+def replaced(view: str) -> Problem:
+    return Problem(503, f"{view} is being replaced by another version; ask again", retry_after=1)

@@ -1,0 +1,97 @@
+"""The OpenAPI document, and requests that schemathesis makes from it: right ones, and wrong ones."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+import runtime
+from tests.library.services.api.asking import Asking
+from tests.library.services.api.shop_views import PAGES, PRODUCTS, count, reach, sell
+from truelog.services.api.declaration import HTTP
+from truelog.services.declaration import HEALTH, Route
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+
+MODES = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+)
+EXAMPLES = 40
+FUZZED = [route for route in HTTP.routes if route is not HEALTH]  # which has nothing to vary
+VALUES = {"view": st.sampled_from([PAGES, PRODUCTS]), "relation": st.sampled_from(["busy", "documents"])}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _filled(deployed: Connection) -> None:
+    count(deployed, [(host, datetime(2026, 1, 1, tzinfo=UTC), 150) for host in ("a", "b", None)])
+    sell(deployed, red_shoes=3)
+    reach(deployed, 5)
+
+
+def test_the_document_has_every_route_with_an_example(api: Asking) -> None:
+    document = api.get("/openapi.json").json()
+    found = {(method.upper(), path) for path, each in document["paths"].items() for method in each}
+    assert found == {(route.method, route.path) for route in HTTP.routes}
+    named = {name for name, each in document["components"]["schemas"].items() if "example" in each}
+    assert named >= {"Views", "View", "RowPage", "RateLimit", "ScopedToken"}
+    assert document["paths"]["/health"]["get"]["security"] == []
+    assert "detail" in document["components"]["schemas"]["Problem"]["properties"]
+
+
+@pytest.fixture(scope="module")
+def served(postgresql: Settings, deployed: Connection) -> str:
+    """The URL of the service as the supervisor runs it."""
+    runtime.up(postgresql, ("api",), tethered=True)
+    address = postgresql.address("api")
+    return f"http://{address.host}:{address.port}"
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+@pytest.mark.parametrize("route", FUZZED, ids=lambda route: f"{route.method} {route.path}")
+def test_no_request_finds_a_defect(api: Asking, served: str, route: Route, mode: schemathesis.GenerationMode) -> None:
+    """Half of the paths name what exists, so that parameters are reached."""
+    schema = schemathesis.openapi.from_dict(api.get("/openapi.json").json())
+    operation = schema[route.path][route.method]
+    sent = {"Authorization": f"Bearer {api.key}"}
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(operation.as_strategy(generation_mode=mode), st.data())
+    def fuzz(case: "schemathesis.Case[Any]", data: st.DataObject) -> None:
+        for name in (case.path_parameters or {}).keys() & VALUES.keys():
+            if data.draw(st.booleans()):
+                case.path_parameters[name] = data.draw(VALUES[name])
+        case.validate_response(case.call(base_url=served, headers=sent), checks=list(CHECKS))
+
+    fuzz()
+
+
+def test_no_log_has_a_key_or_a_token(api: Asking, served: str, postgresql: Settings) -> None:
+    """The service has logged its start, and a connection that PostgreSQL has ended."""
+    held = api.request("POST", "/tokens", json={"view": PAGES, "key": {"host": "a"}}).json()["token"]
+    ask = [("", api.key), ("?where=x", api.key), ("", held), ("", f"{held}x"), ("", "nobody.secret")]
+    statuses = [
+        httpx.get(f"{served}/views/{PAGES}/rows{query}", headers={"Authorization": f"Bearer {key}"}).status_code
+        for query, key in ask
+    ]
+    assert statuses == [200, 422, 200, 401, 401]
+    text = (postgresql.home / "logs" / "api.log").read_text()
+    assert "Uvicorn running" in text
+    secrets = [api.key.partition(".")[2], held, postgresql.api_password.get_secret_value()]
+    secrets += [postgresql.api_token_secret.get_secret_value()]
+    assert [each for each in secrets if each in text] == []
