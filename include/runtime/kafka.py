@@ -62,10 +62,13 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Create the principals and the declared topics. A bad topic or file does not hold up the others."""
+    """Create the principals and the declared topics. A bad topic or file does not hold up the others.
+
+    The registration adds partitions, when the database can say which views they would harm.
+    """
     access.create_users(topics.client(settings, KafkaUser.ADMIN), settings)
     types, broken = load_proposals(settings.events_folder)
-    for name, reason in (broken | topics.sync_each(settings, types)).items():
+    for name, reason in (broken | topics.sync_each(settings, types, grow=False)).items():
         log.error("%s: %s", name, reason)
 
 

@@ -214,7 +214,11 @@ class Lab:
         touched = CompiledView((compiled.own, *_touched(compiled.sides, drawn)))
         staged = stage.stage_tables(touched, states, self.settings)
         kinds.add(self.connection, compiled, "recon", staged)
-        merge.drop_expired(self.connection, compiled, "recon", reached(compiled, last_cut(drawn)))
+        self._drop_expired(compiled, "recon", reached(compiled, last_cut(drawn)))
+
+    def _drop_expired(self, compiled: CompiledView, schema: str, end: Positions) -> None:
+        now = merge.stored_clock(self.connection, compiled, end)
+        merge.drop_expired(self.connection, compiled, schema, end, now)
 
     def _stream(self, compiled: CompiledView, events: EventFrames, drawn: list[list[Record]]) -> None:
         """Merge the cuts one after another, then copy the streamed tables under the names that a reconcile would use.
@@ -233,7 +237,7 @@ class Lab:
             else:
                 staged = self._staged(compiled, {side: rows[cut] for side, rows in by_cut.items() if cut in rows})
             kinds.add_batch(self.connection, compiled, staged)
-            merge.drop_expired(self.connection, compiled, "state", reached(compiled, cut, places))
+            self._drop_expired(compiled, "state", reached(compiled, cut, places))
         self._copy_streamed(compiled)
 
     def _staged(self, compiled: CompiledView, sources: dict[str, StagedRows]) -> StagedRows:

@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 
 from tests.beds.archived import drop_archive
 from tests.beds.lab import Lab
+from tests.builders.log import forget_exclusions, forget_ticks
 from tests.laws.events import START, Record
 from tests.laws.with_case import with_case
 from truelog.archive import log_day
@@ -146,13 +147,18 @@ class RealPath:
         return self.compared[name]
 
     def _compare(self, name: str, view: View) -> tuple[DiffCounts, DiffCounts]:
-        compiled = self.views[name] = self.deployed(name, view)
-        self._stream(compiled)
-        self._copy_streamed(compiled)
-        self._forget_ticks()
+        compiled = self.streamed(name, view)
         for number in _PARTIAL_DAYS:
             recompute(self._context, compiled, log_day.as_datetime(int(START.timestamp()) + number))
         return self.compare_again(name)
+
+    def streamed(self, name: str, view: View) -> CompiledView:
+        """Stream a view, and forget what the stream has stored about the log, so that rebuilds must find their own."""
+        compiled = self.views[name] = self.deployed(name, view)
+        self._stream(compiled)
+        self._copy_streamed(compiled)
+        self._forget(compiled)
+        return compiled
 
     def compare_again(self, name: str) -> tuple[DiffCounts, DiffCounts]:
         """Like `compare`, but with new rebuilds of a view that is streamed already."""
@@ -262,13 +268,19 @@ class RealPath:
                 )
             )
 
-    def _forget_ticks(self) -> None:
-        """Delete the ticks that the stream stored, so that the rebuild must find its own in the archive."""
-        self.connection.execute("DELETE FROM truelog.tick WHERE topic_id = %s", (self.log.ids[clock.TOPIC],))
+    def _forget(self, compiled: CompiledView) -> None:
+        """Delete the exclusions and ticks that the stream stored."""
+        forget_exclusions(self.connection, compiled.name)
+        forget_ticks(self.connection, self.log.ids[clock.TOPIC])
 
     def _rebuilt(self, compiled: CompiledView, *, from_raw: bool) -> DiffCounts:
         rebuilder = Rebuilder(self._context, self.connection, compiled, from_raw, self.shared)
-        rebuilder.rebuild(merge.positions(self.connection, compiled))
+        positions = merge.positions(self.connection, compiled)
+        rebuilder.exclude_and_retry(
+            positions,
+            lambda: rebuilder.countable_events(Positions(), positions),
+            lambda: rebuilder.rebuild(positions),
+        )
         own, *sides = (row_diff.find_differences(self.connection, each) for each in compiled.tables)
         missing, extra, different = (
             sum(counts) for counts in zip(*((c.missing, c.extra, c.different) for c in (own, *sides)), strict=True)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from psycopg.types.json import Jsonb
+
 from tests.builders.rows import NO_TIME, before_now, insert, insert_missing
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
@@ -34,3 +36,24 @@ def a_replay(connection: Connection, topic_id: str, offset: int, *, target: str,
     """A dead letter of partition 0 that is reserved to be sent again."""
     letter = {"topic_id": topic_id, "partition": 0, "offset": offset}
     insert(connection, "replay", **letter, target=target, begin="[{}, {}]", doer=doer)
+
+
+def move_tick(connection: Connection, topic_id: str, offset: int, by: timedelta) -> None:
+    """A stored tick has another time than the archive's tick from now on."""
+    query = 'UPDATE truelog.tick SET time = time + %s WHERE (topic_id, "offset") = (%s, %s)'
+    assert connection.execute(query, (by, topic_id, offset)).rowcount == 1
+
+
+def forget_ticks(connection: Connection, topic_id: str, since: int = 0) -> None:
+    """Delete the stored ticks from this offset on."""
+    connection.execute('DELETE FROM truelog.tick WHERE topic_id = %s AND "offset" >= %s', (topic_id, since))
+
+
+def forget_exclusions(connection: Connection, view: str) -> None:
+    connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (view,))
+
+
+def move_cut(connection: Connection, event: str, version: int, first_offsets: dict[str, int]) -> None:
+    """A version judges the records from other offsets on."""
+    query = "UPDATE truelog.event_cut SET first_offsets = %s WHERE (event, version) = (%s, %s)"
+    assert connection.execute(query, (Jsonb(first_offsets), event, version)).rowcount == 1

@@ -20,6 +20,7 @@ def a_view(
     ago: timedelta = NO_TIME,
     reads: Iterable[str] | None = None,
     batch_only: bool = False,
+    needs_order: bool | None = False,
 ) -> None:
     """A version of a view whose table was created some time ago. There is no table."""
     topics = None if reads is None else list(reads)
@@ -34,6 +35,7 @@ def a_view(
         made_at=made,
         reads=topics,
         batch_only=batch_only,
+        needs_order=needs_order,
     )
 
 
@@ -75,11 +77,12 @@ def an_exclusion(
     *,
     version: int = 1,
     topic: str = "t",
+    topic_id: str = "an-id",
     error: str = "",
     ago: timedelta = NO_TIME,
 ) -> None:
     """A record of partition 0 on which the view's transform failed some time ago."""
-    judged = {"topic": topic, "topic_id": "an-id", "reading": 0, "partition": 0, "offset": offset}
+    judged = {"topic": topic, "topic_id": topic_id, "reading": 0, "partition": 0, "offset": offset}
     insert(connection, "exclusion", view=view, version=version, **judged, error=error, noticed_at=before_now(ago))
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,9 +18,12 @@ from tests.laws.views import EVERY_MEASURE, EXTREMES, IN_STEPS
 from truelog import Sum
 from truelog.batch import rebuild
 from truelog.batch.partial_selection import PartialSelection, select_partials
+from truelog.kernel import bad_records, clock
+from truelog.kernel.exclusions import Excluded
+from truelog.log.positions import Positions
 from truelog.schema.event import EventType, load_events
 from truelog.spark.session import session
-from truelog.storage.database import connect
+from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
 # A case of this law has other event ids than all other cases. In the laws whose cases share their ids, a Group without
@@ -121,6 +124,37 @@ def test_the_law_catches_a_rebuild_that_leaves_out_the_rest_of_the_log(
 
     assert typed.extra + typed.different > 0
     assert raw.unequal == 0
+
+
+def test_the_law_catches_an_exclusion_without_a_reason(path: RealPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = VIEWS["page_views"]
+    [topic] = view.reads
+    left_out = [Excluded(topic, 0, each.offset, "out of luck") for each in path.log.of(topic, 0, range(1))[:10]]
+
+    def exclude(_: object, __: object, attempt: Callable[[list[Excluded]], object]) -> object:
+        return attempt(left_out)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bad_records, "exclude_and_retry", exclude)
+        path.streamed("excluding", view)
+    typed, raw = path.compare_again("excluding")
+
+    assert min(typed.unequal, raw.unequal) > 0
+
+
+def test_the_law_catches_a_wrong_tick(path: RealPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream stores each tick with a later time, and drops more rows by that clock."""
+    view, insert = next(view for view in VIEWS.values() if view.keep), clock._insert
+
+    def later(connection: Connection, topic_id: str, ticks: Iterable[tuple[int, int, Positions]]) -> None:
+        insert(connection, topic_id, [(offset, time + 60_000_000, ends) for offset, time, ends in ticks])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(clock, "_insert", later)
+        path.streamed("by_another_clock", view)
+    typed, raw = path.compare_again("by_another_clock")
+
+    assert min(typed.missing, raw.missing) > 0
 
 
 def test_states_add_up_in_spark_as_they_do_in_postgresql(lab: Lab) -> None:

@@ -18,8 +18,8 @@ from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.command import answer, process_answer, truelog
 from tests.deadline import until
-from tests.library.relay.read_topic import table
 from tests.library.commands.command_client import CommandClient, send_until_answered
+from tests.library.relay.read_topic import table
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import page_view
 from tests.scenes.restarts import pids, require_restarted

@@ -38,11 +38,13 @@ def build_answer(
     Raises:
         CodeChanged: the view's code is not the code that made its table.
         NotMade: the view has no table.
+        PartitionsAdded: the view depends on the order of the log, and a topic has got more partitions.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     table.require_same_code(connection, compiled)
     as_of = _archived_until(connection, compiled)
     archived = archived_positions(rebuilder.context.settings, compiled.view.topics)
+    merge.require_same_partitions(compiled, merge.positions(connection, compiled), archived)
     if not improves(archived):
         return None
     staged = rebuilder.exclude_and_retry(
@@ -50,9 +52,10 @@ def build_answer(
         lambda: rebuilder.countable_events(merge.positions(connection, compiled), archived),
         lambda: rebuilder.stage_rows(archived),
     )
+    now = rebuilder.now(archived)
     with connection.transaction():
         with replacing():
-            now = _replace(rebuilder, archived, staged)
+            _replace(rebuilder, archived, staged, now)
         faults.reach("answer.replaced")
         merge.lock(connection, compiled)
         if not improves(archived):
@@ -88,14 +91,14 @@ def refresh_answer(connection: Connection, compiled: CompiledView) -> None:
     )
 
 
-def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> datetime | None:
-    """Replace the answer's rows, and return the log's clock at these positions."""
+def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows, now: datetime | None) -> None:
+    """Replace the answer's rows; `now` is the log's clock at these positions."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
     tables = [each.name for each in compiled.tables]
     lock_answer(connection, tables)
     empty_answer(connection, tables)
     rebuilder.merge_staged("batch", staged)
-    return merge.drop_expired(connection, compiled, "batch", archived)
+    merge.drop_expired(connection, compiled, "batch", archived, now)
 
 
 def _record(rebuilder: Rebuilder, archived: Positions, as_of: datetime | None, now: datetime | None) -> None:

@@ -27,12 +27,15 @@ from truelog.spark.cache import cached
 from truelog.storage.database import Connection
 from truelog.support.errors import BaseAltered
 from truelog.support.settings import CATALOG, Settings
+from truelog.support.timestamps import EARLIEST, LATEST
 from truelog.tables import table_hash
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.table import Table
 from truelog.tables.table_hash import NO_ROWS, BucketHash, TableHash
 
 NAMESPACE = "bases"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = ((each - _EPOCH) // timedelta(microseconds=1) for each in (EARLIEST, LATEST))
 _SLICES = 1024  # days that are so far apart share a slice
 DAY = timedelta(days=1) // timedelta(microseconds=1)  # the key times of a slice
 WORTH_WRITING = 0.5  # the largest share of a base's rows that a comparison writes again
@@ -160,8 +163,7 @@ def advance(rebuilder: Rebuilder, base: Base, certified: TableHash, begin: Posit
     table = rebuilder.compiled.own
     if table_hash.sum_of(certified.values()) != table_hash.sum_of(each.hash for each in base.slices.values()):
         raise BaseAltered(f"the slices of {table.owner}'s base do not add up to certificate {base.certificate}")
-    rebuilder.store_ticks(table, end)
-    limit = clock.cutoff(rebuilder.connection, table, end)
+    limit = rebuilder.cutoff(table, end)
     with ExitStack() as cache:
         since = cached(cache, rebuilder.states_between(table, begin, end))
         numbers = {row.slice for row in _in_slices(table, since).select("slice").distinct().collect()}
@@ -220,10 +222,17 @@ def _hashed(table: Table, states: DataFrame) -> tuple[TableHash, Slices]:
     parts = table_hash.hash_parts(table, stored, number)
     oldest: dict[int, datetime] = {}
     if table.age_column:
-        ages = stored.groupBy(number.alias("slice")).agg(F.min(table.age_column).alias("oldest")).collect()
-        oldest = {row.slice: row.oldest.astimezone(UTC) for row in ages if row.oldest is not None}
+        ages = (
+            stored.groupBy(number.alias("slice")).agg(F.min(F.unix_micros(table.age_column)).alias("oldest")).collect()
+        )
+        oldest = {row.slice: _clamped(row.oldest) for row in ages if row.oldest is not None}
     slices = {n: Slice(table_hash.sum_of(part.values()), oldest.get(n)) for n, part in parts.items()}
     return table_hash.total(parts.values()), slices
+
+
+def _clamped(micros: int) -> datetime:
+    """A time, or the nearest time that Python has: PostgreSQL has earlier and later times."""
+    return _EPOCH + timedelta(microseconds=min(max(micros, _FIRST), _LAST))
 
 
 def _hash_of(slices: Slices, number: int) -> BucketHash:

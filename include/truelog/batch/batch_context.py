@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
@@ -25,12 +26,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class BatchContext:
-    """A Spark session, the settings, the event types, and the loaded views."""
+    """A Spark session, the settings, the event types, the loaded views, and the clock at positions in the archive."""
 
     spark: SparkSession
     settings: Settings
     event_types: EventTypes
     views: LoadedViews = field(default_factory=LoadedViews)
+    clocks: dict[object, datetime | None] = field(default_factory=dict)  # that `Rebuilder.now` has found
 
 
 @contextmanager

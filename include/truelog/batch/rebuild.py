@@ -6,6 +6,7 @@ Closed log days come from the view's partials, and all other records come from t
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -65,10 +66,10 @@ class Rebuilder:
         Raises:
             ArchiveBehind: the archive has not reached the positions.
         """
-        staged = self.stage_rows(positions, only)
+        staged, now = self.stage_rows(positions, only), self.now(positions)
         with self.connection.transaction():
             self.create_tables("recon", staged)
-            merge.drop_expired(self.connection, self.compiled, "recon", positions)
+            merge.drop_expired(self.connection, self.compiled, "recon", positions, now)
 
     def create_tables(self, schema: str, staged: StagedRows) -> None:
         """Create each of the view's tables in `schema`, with the staged rows, within the caller's transaction."""
@@ -86,15 +87,11 @@ class Rebuilder:
         return stage.stage_tables(self.compiled, states, self.context.settings)
 
     def states(self, table: Table, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
-        """A table at `positions` as states, one row for each key, including rows that `keep` will drop.
-
-        Also stores the ticks that the view's clock needs at these positions.
-        """
+        """A table at `positions` as states, one row for each key, including rows that `keep` will drop."""
         return kinds.kind_of(table).states(table, _At(self, positions), only)
 
     def summed(self, table: Table, positions: Positions, only: RowFilter) -> DataFrame:
         """The states of a table to which events are added, from partials and records."""
-        self.store_ticks(table, positions)
         stored, selected = self.selection(table, positions)
         events = self.countable(table, selected.records, positions)
         states = table.totals_of(events, only)
@@ -110,7 +107,7 @@ class Rebuilder:
         """
         stored = self.partials(table)
         if stored.trimmed is not None:
-            limit = clock.cutoff(self.connection, table, positions)
+            limit = self.cutoff(table, positions)
             if limit is None or limit < stored.trimmed:
                 stored = Partials(table)
         return stored, select_partials(stored.ranges, positions.only(table.view.topics))
@@ -119,11 +116,22 @@ class Rebuilder:
         """The partials of a table that were made under the rebuilder's readings."""
         return self.source.partials(table, self.readings_of(table))
 
-    def store_ticks(self, table: Table, positions: Positions) -> None:
-        """Store the ticks that the table's clock needs at `positions`."""
-        if table.view.reads_clock and clock.TOPIC in positions.ids:
-            topic_id, read = positions.ids[clock.TOPIC], self.source.ticks(positions)
-            clock.store_deciding_ticks(self.connection, topic_id, read, positions, table.view.reads)
+    def now(self, positions: Positions) -> datetime | None:
+        """The log's clock at `positions` by the archive's ticks; None if the view has no clock, or no tick counts yet.
+
+        The ticks that the stream has stored decide nothing here, because they may be wrong.
+        """
+        view, known = self.compiled.view, self.context.clocks
+        if not view.reads_clock or clock.TOPIC not in positions.ids:
+            return None
+        at = (self.from_raw, view.reads, positions.only(view.topics).with_ids())
+        if at not in known:
+            known[at] = clock.at_from_ticks(self.source.ticks(positions), positions, view.reads)
+        return known[at]
+
+    def cutoff(self, table: Table, positions: Positions) -> datetime | None:
+        """The expiry limit of a table at `positions`: older rows have expired. None if there is none."""
+        return clock.cutoff_at(table, self.now(positions))
 
     def states_between(self, table: Table, begin: Positions, end: Positions) -> DataFrame:
         """The states of the archive's records from `begin` to `end`."""

@@ -114,7 +114,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
             connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", each.name)))
         for rows in staged_rows:
             rebuilder.merge_staged("state", rows)
-        merge.drop_expired(connection, compiled, "state", final)
+        merge.drop_expired(connection, compiled, "state", final, merge.stored_clock(connection, compiled, final))
         outbox.record_changes(connection, compiled)
         rebuilder.exclusions(final).drop_earlier()
         _record_readings(rebuilder)

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from psycopg.rows import class_row
 
 from truelog.control import event_registry
+from truelog.control.view_tables import views_in_order
 from truelog.log import topics
 from truelog.schema import event_version
 from truelog.schema.event import EventType, load_proposals
@@ -47,7 +48,8 @@ def register_files(settings: Settings, broker: AdminClient | None = None) -> dic
         registered = event_registry.histories(connection)
     changed = {n: each for n, each in proposals.items() if _differs(each, registered.get(n), ids.get(n))}
     if changed:
-        broken |= _register(settings, changed, registered)
+        harmed = _harmed(settings, broker, changed, ids)
+        broken |= harmed | _register(settings, {n: t for n, t in changed.items() if n not in harmed}, registered)
     broken = {event: storable(reason) for event, reason in broken.items()}
     with connect(settings) as connection:
         if broken != {each.event: each.reason for each in broken_files(connection)}:
@@ -61,6 +63,26 @@ def _differs(proposed: EventType, registered: EventHistory | None, topic_id: str
         return True
     in_force = registered.declarations[registered.version], registered.settings
     return in_force != (event_version.declaration_of(proposed), event_version.settings_of(proposed))
+
+
+def _harmed(
+    settings: Settings, broker: AdminClient, proposals: Mapping[str, EventType], ids: Mapping[str, str]
+) -> dict[str, str]:
+    """The event types with more partitions than their topics, if a view depends on the order of a key's events.
+
+    The events of a key could be in two partitions, so the view would have to stop.
+    """
+    counts = topics.partition_counts(broker, proposals)
+    grown = {name: proposals[name].topic.partitions for name, found in counts.items()}
+    grown = {name: declared for name, declared in grown.items() if declared > counts[name]}
+    with connect(settings) as connection:
+        ordered = views_in_order(connection, {ids[name]: name for name in grown if name in ids})
+    return {
+        name: f"{name} has {counts[name]} partitions. With {grown[name]}, the events of a key would be in two of them "
+        f"without a common order, on which {', '.join(views)} depends. Declare a new event type, and let a new "
+        f"version read it."
+        for name, views in ordered.items()
+    }
 
 
 def _register(

@@ -1,6 +1,6 @@
 """The tables that a version of a view owns, for work that does not load the view's file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from psycopg import sql
 
@@ -48,6 +48,16 @@ def deployed_versions(connection: Connection) -> dict[str, int]:
 def batch_only_views(connection: Connection) -> set[str]:
     """The views whose deployed version no stream runs."""
     return {view for (view,) in connection.execute("SELECT view FROM truelog.batch_only").fetchall()}
+
+
+def views_in_order(connection: Connection, topics: Mapping[str, str]) -> dict[str, list[str]]:
+    """The views that depend on the order of a key's events in each topic. `topics` has their names by their ids."""
+    rows = connection.execute(
+        "SELECT topic_id, array_agg(DISTINCT view) FROM truelog.view_position JOIN truelog.view USING (view, version) "
+        "WHERE topic_id = ANY(%s) AND needs_order IS NOT FALSE GROUP BY topic_id",
+        (list(topics),),
+    ).fetchall()
+    return {topics[topic_id]: views for topic_id, views in rows}
 
 
 def streamed_views(settings: Settings, connection: Connection) -> list[str]:

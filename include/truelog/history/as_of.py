@@ -107,8 +107,7 @@ def _positions_at(rebuilder: Rebuilder, at: datetime) -> tuple[clock.Tick, Posit
 def _rebuild(rebuilder: Rebuilder, positions: Positions) -> None:
     """Create the view's tables at these positions, and what readers see of them, in the session's own schema."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    reads, ticks = compiled.view.reads, rebuilder.source.ticks(positions)
-    now = clock.at_from_ticks(ticks, positions, reads) if compiled.view.reads_clock else None
+    now = rebuilder.now(positions)
     staged = rebuilder.exclude_and_retry(
         positions,
         lambda: rebuilder.countable_events(merge.positions(connection, compiled), positions),

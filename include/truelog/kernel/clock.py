@@ -20,7 +20,7 @@ from truelog.log.positions import Positions
 from truelog.log.valid_tick import TickRow, tick_ends
 from truelog.schema.event import FUTURE_LIMIT
 from truelog.schema.names import TICKS
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.support.durations import seconds
 from truelog.tables.table import Table
 
@@ -70,12 +70,46 @@ def store_tick_rows(
         require_unchanged()
 
 
-def store_deciding_ticks(
+def replace_ticks(
     connection: Connection, topic_id: str, read: ReadTicks, positions: Positions, reads: Iterable[str]
 ) -> None:
-    """Store the ticks that decide the clock at `positions`, at most two of them, however many ticks there are."""
-    rows = _deciding(read, positions, reads)
-    _insert(connection, topic_id, ((row.offset, row.time, Positions.from_json(row.ends)) for row in rows))
+    """Replace the stored ticks below `positions` by the ticks that `read` finds in the same range of offsets.
+
+    Also store the ticks that decide the clock at `positions`, which may be older.
+    """
+    end = positions.at(TOPIC, 0)
+    first = read_value(
+        connection,
+        'SELECT coalesce(min("offset"), %(end)s) FROM truelog.tick WHERE topic_id = %(id)s AND "offset" < %(end)s',
+        {"end": end, "id": topic_id},
+    )
+    begin = min(first, max(0, end - _LATEST))
+    found = _judge("{}", frozenset())(read(begin, end, None)).select("offset", "time", "ends").toLocalIterator()
+    rows = [
+        (each.offset, each.time, Positions.from_json(each.ends))
+        for each in (*found, *_deciding(read, positions, reads))
+    ]
+    with connection.transaction():
+        connection.execute(
+            'DELETE FROM truelog.tick WHERE topic_id = %s AND "offset" >= %s AND "offset" < %s', (topic_id, begin, end)
+        )
+        _insert(connection, topic_id, rows)
+
+
+def record_wrong(connection: Connection, topic_id: str, stored: datetime) -> None:
+    """Record that a stored clock was wrong, which explains the rows of other views too."""
+    connection.execute(
+        "INSERT INTO truelog.wrong_clock (topic_id, time) VALUES (%s, %s) "
+        "ON CONFLICT (topic_id, time) DO UPDATE SET found_at = now()",
+        (topic_id, stored),
+    )
+
+
+def last_wrong(connection: Connection, topic_id: str) -> datetime | None:
+    """The latest time that a stored clock has had wrongly; None if none was wrong."""
+    found = read_value(connection, "SELECT max(time) FROM truelog.wrong_clock WHERE topic_id = %s", (topic_id,))
+    assert found is None or isinstance(found, datetime)  # noqa: S101
+    return found
 
 
 def _insert(connection: Connection, topic_id: str, ticks: Iterable[tuple[int, int, Positions]]) -> None:
@@ -217,11 +251,6 @@ def drop_before(connection: Connection, table: Table, schema: str, limit: dateti
     if limit is not None and table.age_column is not None:
         target, age = sql.Identifier(schema, table.name), sql.Identifier(table.age_column)
         connection.execute(sql.SQL("DELETE FROM {} WHERE {} < %s").format(target, age), (limit,))
-
-
-def without_expired(connection: Connection, table: Table, rows: DataFrame, positions: Positions) -> DataFrame:
-    """Drop a frame's expired rows, by the clock at `positions`."""
-    return rows_since(table, rows, cutoff(connection, table, positions))
 
 
 def rows_since(table: Table, rows: DataFrame, limit: datetime | None) -> DataFrame:

@@ -2,7 +2,7 @@
 
 1. lock the view (its row in `truelog.view` is the merge lock)
 2. compare positions: the view must be exactly where the batch begins, and must have counted the records below under
-   the same reading of the event types
+   the same reading of the event types. If it depends on the order of a key's events, no partition may be new to it
 3. check the lease: the caller must still hold it
 4. check the staged rows: they must be the rows that the executors loaded
 5. add the staged rows to the table
@@ -25,7 +25,7 @@ from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support import faults
-from truelog.support.errors import Gap, MeaningChanged, Stale
+from truelog.support.errors import Gap, MeaningChanged, PartitionsAdded, Stale
 from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import outbox
@@ -70,6 +70,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         Stale: the view is past the beginning of the batch (a replay, or a process that should have exited), or it was
             repaired while rows were computed from those in its tables.
         MeaningChanged: the view has counted its records under another reading.
+        PartitionsAdded: the view depends on the order of the log, and the batch has a partition that is new to it.
         Gap: the view is before the beginning of the batch (perhaps after a restore); a merge would skip records.
         Fenced: another process holds the application's lease.
         StagingTorn: staged rows were lost; repeat the batch.
@@ -78,6 +79,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
     with connection.transaction():
         lock(connection, compiled)  # 1
         require_at(connection, compiled, merge.begin)  # 2
+        require_same_partitions(compiled, positions(connection, compiled), merge.end)
         require_reading(connection, compiled, merge.readings)
         _require_unrepaired(connection, compiled, merge.repairs)
         if holder is not None:
@@ -86,7 +88,8 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         stage.require_complete(connection, compiled, merge.staged)  # 4
         kinds.add_batch(connection, compiled, merge.staged)  # 5
         faults.reach("merge.added")
-        now = drop_expired(connection, compiled, "state", merge.end)  # 6
+        now = stored_clock(connection, compiled, merge.end)
+        drop_expired(connection, compiled, "state", merge.end, now)  # 6
         _advance(connection, compiled, merge)  # 7
         outbox.record_changes(connection, compiled)  # 8
         stage.clear(connection, compiled, merge.staged)
@@ -132,6 +135,25 @@ def require_at(connection: Connection, compiled: CompiledView, begin: Positions)
         raise error(f"{compiled.name} is at {where}:{offset}, but this batch begins at {start}. {cure}")
 
 
+def require_same_partitions(compiled: CompiledView, reached: Positions, end: Positions) -> None:
+    """Require, for a view that depends on the order of a key's events, that `end` has no partition that it lacks.
+
+    Once partitions were added, the earlier and the later events of a key may be in two partitions. A topic that the
+    view has not begun may have any.
+
+    Raises:
+        PartitionsAdded
+    """
+    if not compiled.needs_order:
+        return
+    grown = [t for t, begun in reached.offsets.items() if end.offsets.get(t, {}).keys() - begun.keys()]
+    if grown:
+        raise PartitionsAdded(
+            f"partitions were added to {', '.join(grown)}, so the events of a key may be in two partitions without a "
+            f"common order. Send them to a new topic, and let a new version of {compiled.name} read it."
+        )
+
+
 def require_reading(connection: Connection, compiled: CompiledView, readings: Mapping[str, int]) -> None:
     """Require that the view has counted its records under these readings of its topics; an absent reading is 0.
 
@@ -171,15 +193,20 @@ def _require_unrepaired(connection: Connection, compiled: CompiledView, known: i
         raise Stale(f"{compiled.name} was repaired while its batch was computed. Repeat the batch.")
 
 
-def drop_expired(connection: Connection, compiled: CompiledView, schema: str, end: Positions) -> datetime | None:
-    """Delete the rows of each of a view's tables that have expired at `end`, by the clock or by the horizon of copies.
+def stored_clock(connection: Connection, compiled: CompiledView, end: Positions) -> datetime | None:
+    """The clock at `end` by the stored ticks; None if the view does not depend on it, or if no tick counts yet."""
+    return clock.at(connection, end, compiled.view.reads) if compiled.view.reads_clock else None
 
-    Returns the clock; None if the view does not depend on it, or if no tick counts yet.
+
+def drop_expired(
+    connection: Connection, compiled: CompiledView, schema: str, end: Positions, now: datetime | None
+) -> None:
+    """Delete the rows of each of a view's tables that have expired at `end`, when the clock is at `now`.
+
+    Rows expire by the clock or by the horizon of copies.
     """
-    now = clock.at(connection, end, compiled.view.reads) if compiled.view.reads_clock else None
     drop_expired_at(connection, compiled, schema, now)
     kinds.forget_copies(connection, compiled, schema, end.only(compiled.view.reads).partitions())
-    return now
 
 
 def drop_expired_at(connection: Connection, compiled: CompiledView, schema: str, now: datetime | None) -> None:

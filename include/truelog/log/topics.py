@@ -72,8 +72,10 @@ def sync_topics(settings: Settings, types: Mapping[str, EventType]) -> None:
         raise TopicRefused(" ".join(refused.values()))
 
 
-def sync_each(settings: Settings, types: Mapping[str, EventType]) -> dict[str, str]:
+def sync_each(settings: Settings, types: Mapping[str, EventType], *, grow: bool = True) -> dict[str, str]:
     """The same, but return the reason for each refused topic. Each step is one request for all topics.
+
+    If `grow` is false, a topic with fewer partitions than declared is left alone.
 
     1. Refuse topics that cannot be corrected.
     2. Create missing topics, add partitions, and set the configuration.
@@ -85,9 +87,10 @@ def sync_each(settings: Settings, types: Mapping[str, EventType]) -> dict[str, s
     broker = client(settings, KafkaUser.ADMIN)
     present, _ = describe_existing(broker, types, _TIMEOUT)
     refused = _uncorrectable(broker, present, types)  # 1
-    topics = {name: each.topic for name, each in types.items()}
+    small = {name for name, each in present.items() if _lacks(each, types[name].topic)}
+    topics = {name: each.topic for name, each in types.items() if grow or name not in small}
     refused |= _create(broker, {name: each for name, each in topics.items() if name not in present})  # 2
-    present = {name: each for name, each in present.items() if name not in refused}
+    present = {name: each for name, each in present.items() if name in topics.keys() - refused}
     refused |= _add_partitions(broker, {n: topics[n] for n, each in present.items() if _lacks(each, topics[n])})
     refused |= _configure(broker, {name: topics[name] for name in present if name not in refused})
     good = {name: each for name, each in topics.items() if name not in refused}
@@ -108,6 +111,11 @@ def topic_ids(settings: Settings, topics: Iterable[str]) -> dict[str, str]:
 def current_ids(broker: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """The same as `topic_ids`, with the caller's client."""
     return {name: str(found.topic_id) for name, found in describe_all(broker, topics, _TIMEOUT).items()}
+
+
+def partition_counts(broker: AdminClient, topics: Iterable[str]) -> dict[str, int]:
+    """How many partitions each of these topics has. A topic that Kafka does not have is left out."""
+    return {name: len(found.partitions) for name, found in describe_existing(broker, topics, _TIMEOUT)[0].items()}
 
 
 def end_offsets(settings: Settings, topics: Iterable[str]) -> Positions:

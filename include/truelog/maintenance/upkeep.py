@@ -20,10 +20,11 @@ from pyspark.sql import SparkSession
 
 from truelog.alerts import store as alert_store
 from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
-from truelog.archive.table import NAMESPACE, open_catalog
+from truelog.archive.table import NAMESPACE, archived_positions, open_catalog
 from truelog.batch import base, partials
-from truelog.batch.batch_context import open_batch
-from truelog.kernel import clock, merge
+from truelog.batch.batch_context import BatchContext, open_batch
+from truelog.batch.rebuild import Rebuilder
+from truelog.kernel import merge
 from truelog.maintenance import retention, tick_retention
 from truelog.maintenance.superseded import drop_superseded
 from truelog.quality import gx_docs
@@ -72,20 +73,22 @@ def run_upkeep(settings: Settings) -> Upkeep:
         docs = gx_docs.drop_old_pages(settings)  # 4
         superseded = [each.table for each in drop_superseded(settings)]  # 5
         for compiled in context.views.compiled:
-            drop_expired_partials(context.spark, settings, compiled)  # 6
+            drop_expired_partials(context, compiled)  # 6
         done = [_maintain(context.spark, settings, table) for table in table_names(settings)]  # 7
         return Upkeep(ticks, alerts, rows, docs, superseded, done)
 
 
-def drop_expired_partials(spark: SparkSession, settings: Settings, compiled: CompiledView) -> None:
+def drop_expired_partials(context: BatchContext, compiled: CompiledView) -> None:
     """If the view has `keep`, drop the rows of its partials that no rebuild at current or later positions will show."""
+    settings = context.settings
     with connect(settings, autocommit=True) as connection:
         row_diff.lock_comparisons(connection, compiled.own.name)  # a comparison rebuilds at earlier positions
-        positions = merge.positions(connection, compiled)
+        archived = archived_positions(settings, compiled.view.topics)
+        positions, rebuilder = merge.positions(connection, compiled), Rebuilder(context, connection, compiled)
         for table in kinds.daily(compiled):
-            limit = clock.cutoff(connection, table, positions)
+            limit = rebuilder.cutoff(table, positions.earliest(archived))
             if limit is not None:
-                partials.drop_before(spark, settings, table, limit)
+                partials.drop_before(context.spark, settings, table, limit)
 
 
 def table_names(settings: Settings) -> list[str]:

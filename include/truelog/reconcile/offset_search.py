@@ -23,6 +23,7 @@ class Cause(StrEnum):
     FILE = "missing archive file"
     PARTIAL = "wrong partial"
     EXCLUSION = "wrong exclusion"
+    CLOCK = "wrong clock"
     HAND = "wrong value by hand"
     UNKNOWN = "unknown"
 

@@ -15,7 +15,7 @@ from typing import Any
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange, select_partials
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, merge
+from truelog.kernel import clock
 from truelog.log.positions import Positions
 from truelog.tables import kinds, table_hash
 
@@ -84,8 +84,7 @@ def _verify(rebuilder: Rebuilder, known: partials.Partials, day: datetime) -> bo
     states = replace(rebuilder, from_raw=True).states_between(table, tile.begin, tile.end)
     partial = known.read(rebuilder.context.spark, [tile])
     assert partial is not None  # noqa: S101
-    now = merge.positions(rebuilder.connection, rebuilder.compiled)  # upkeep may have dropped expired rows since then
-    current = (clock.without_expired(rebuilder.connection, table, each, now) for each in (partial, states))
+    current = (clock.rows_since(table, each, known.trimmed) for each in (partial, states))
     if not table_hash.unequal_buckets(*(table_hash.hash_frame(table, table.stored(each)) for each in current)):
         return True
     partials.replace(rebuilder.context.spark, rebuilder.context.settings, table, tile, states)

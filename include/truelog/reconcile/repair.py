@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import SparkSession
 
 from truelog.batch import answer
 from truelog.batch.rebuild import Rebuilder
@@ -31,10 +30,10 @@ from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, allow_pauses, names
 from truelog.support.errors import Stale
 from truelog.support.settings import Settings
-from truelog.tables import kinds, stage
+from truelog.tables import kinds, stage, table_hash
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import outbox
-from truelog.tables.row_filter import RowFilter, all_rows, with_keys
+from truelog.tables.row_filter import RowFilter, all_rows
 from truelog.tables.stage import StagedRows
 from truelog.tables.table import Table
 
@@ -140,7 +139,10 @@ class _TableRepair:
         )
         for each in self.staged:
             self.rebuilder.merge_staged("state", each)
-        merge.drop_expired(connection, self.rebuilder.compiled, "state", self.reached)
+        compiled = self.rebuilder.compiled
+        merge.drop_expired(
+            connection, compiled, "state", self.reached, merge.stored_clock(connection, compiled, self.reached)
+        )
         return _record_after(connection, table)
 
     def _add_later_rows(self) -> None:
@@ -212,11 +214,10 @@ def _keys(rebuilder: Rebuilder) -> RowFilter:
     table = rebuilder.compiled.own
     if kinds.kind_of(table).is_chained():
         return all_rows
-    query = sql.SQL("SELECT {} FROM {}").format(names(table.key_columns), row_diff.diff_table(table))
-    rows = rebuilder.connection.execute(query).fetchall()
-    schema = StructType([StructField(key, table.dtypes[key]) for key in table.view.key])
-    frame: DataFrame = rebuilder.context.spark.createDataFrame(rows, schema)
-    return with_keys(frame)
+    # Not the keys themselves: PostgreSQL has times that Python has not.
+    query = sql.SQL("SELECT {} FROM {}").format(table_hash.key_sql(table), row_diff.diff_table(table))
+    hashes = [str(row[0]) for row in rebuilder.connection.execute(query).fetchall()]
+    return table_hash.rows_with_keys(rebuilder.context.spark, table, hashes)
 
 
 def _record_before(connection: Connection, table: Table, positions: Positions) -> None:

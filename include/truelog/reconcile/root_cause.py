@@ -4,20 +4,22 @@
 2. Read from the archive, by offset, what each record below the positions adds to the differing keys.
 3. Wrong partial: all records add up to the streamed rows, so only the rebuild from partials is wrong.
 4. Wrong exclusion: without records whose exclusion was refuted, the records add up to the streamed rows.
-5. Wrong value by hand: no event has the row's key, or a sum is negative or more than twice what its events add.
-6. Lost batch or duplicate, for the remaining rows: if some ranges of records (`offset_search`) are left out or counted
+5. Wrong clock: the rows expire by one clock and not by the other, and otherwise the records add up to them.
+6. Wrong value by hand: no event has the row's key, or a sum is negative or more than twice what its events add.
+7. Lost batch or duplicate, for the remaining rows: if some ranges of records (`offset_search`) are left out or counted
    twice, the records add up to the streamed rows in every column. First all rows together, then the rows that lack
    something, then the rows that have too much.
-7. Wrong value by hand, for the rows that no such range explains.
+8. Wrong value by hand, for the rows that no such range explains.
 
 The investigation of a view has a time limit. A row that it does not reach is unknown, and so is a row of a view without
-a measure by which ranges can be searched. For a view with `dedupe`, only steps 1 to 4 are a proof.
+a measure by which ranges can be searched. For a view with `dedupe`, only steps 1 to 5 are a proof.
 """
 
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property, reduce
 from threading import Event
 from typing import Any
@@ -163,22 +165,23 @@ class _Investigation:
         return self.found
 
     def _by_records(self, added: DataFrame) -> None:
-        if self._equals_streamed(added, self.rows):  # 3
+        if self._equals_streamed(added, self.rows, self._limit):  # 3
             about = "the records add up to the streamed rows, so a partial is wrong"
             self.found.update(_all(self.rows, Cause.PARTIAL, about))
             return
         self._by_exclusions(added)  # 4
+        self._by_clock(added)  # 5
         if kinds.lookback_seconds(self.table) is not None:
             why = "not searched: without an event, its copies would count, so that a lost batch could explain any row"
             self.found.update(_all(self._unexplained(), Cause.UNKNOWN, why))
             return
         sums = self._nonnegative_sums(added)
-        self.found.update(self._by_hand(added, sums) | self.found)  # 5
+        self.found.update(self._by_hand(added, sums) | self.found)  # 6
         if not sums:
             why = "not searched: the view has no sum of whole, nonnegative numbers"
             self.found.update(_all(self._unexplained(), Cause.UNKNOWN, why))
             return
-        for cause in (Cause.LOST, Cause.DUPLICATE):  # 6
+        for cause in (Cause.LOST, Cause.DUPLICATE):  # 7
             self._by_ranges(added, self._unexplained(), cause, sums)
         for cause in (Cause.LOST, Cause.DUPLICATE):
             some = {key for key in self._unexplained() if self._is_possible({key}, cause, sums)}
@@ -187,7 +190,7 @@ class _Investigation:
         why = "not searched: some of the key's events add nothing to any sum"
         self.found.update(_all(self._unexplained() & self._with_empty_events(added, sums), Cause.UNKNOWN, why))
         why = "no lost or duplicated range of records explains these rows; the archive's files are complete"
-        self.found.update(_all(self._unexplained(), Cause.HAND, why))  # 7
+        self.found.update(_all(self._unexplained(), Cause.HAND, why))  # 8
 
     def _by_exclusions(self, added: DataFrame) -> None:
         """Explain the rows that lack just the records whose exclusion was refuted."""
@@ -197,9 +200,36 @@ class _Investigation:
             return
         inside = reduce(Column.__or__, map(self._lies_in, ranges))
         keys = {row[0] for row in added.where(inside).select(self._key(added)).distinct().collect()}
-        if self._equals_streamed(self._simulate(self._with_keys(keys)(added), ranges, Cause.LOST), keys):
+        if self._equals_streamed(self._simulate(self._with_keys(keys)(added), ranges, Cause.LOST), keys, self._limit):
             about = f"the stream left out {_evidence(ranges)}, but the transform does not fail on them"
             self.found.update(_all(keys, Cause.EXCLUSION, about))
+
+    def _by_clock(self, added: DataFrame) -> None:
+        """Explain the rows that the stream has dropped too early, or has not dropped yet."""
+        right, age = self._limit, self.table.age_column
+        topic_id = self.positions.ids.get(clock.TOPIC)
+        if age is None or right is None or topic_id is None:
+            return
+        wrong = clock.cutoff_at(self.table, clock.last_wrong(self.rebuilder.connection, topic_id))
+        early = added.where((F.col(age) >= F.lit(right)) & (F.col(age) < F.lit(wrong or right)))
+        about = "the rows had expired by a clock that the archive's ticks do not give"
+        self._expired(early, wrong or right, about)
+        self._expired(added.where(F.col(age) < F.lit(right)), None, "the rows have expired by the archive's ticks")
+
+    def _expired(self, added: DataFrame, limit: datetime | None, about: str) -> None:
+        """Explain these records' rows, if the records add up to the streamed rows when the limit is this one."""
+        keys = {row[0] for row in added.select(self._key(added)).distinct().collect()} & self._unexplained()
+        if not keys:
+            return
+        if self._equals_streamed(added, keys, limit):
+            self.found.update(_all(keys, Cause.CLOCK, about))
+        else:
+            why = f"not searched: {about}, so any of their events may be missing"
+            self.found.update(_all(keys, Cause.UNKNOWN, why))
+
+    @cached_property
+    def _limit(self) -> datetime | None:
+        return self.rebuilder.cutoff(self.table, self.positions)
 
     def _unexplained(self) -> set[str]:
         """The rows that still need an explanation, before each further step."""
@@ -246,16 +276,18 @@ class _Investigation:
         return table_hash.key(self.table, frame).alias(_KEY)
 
     def _with_keys(self, keys: Collection[str]) -> RowFilter:
-        wanted = F.broadcast(self.rebuilder.context.spark.createDataFrame([(key,) for key in keys], f"{_KEY} string"))
-        return lambda frame: frame.join(wanted, self._key(frame) == wanted[_KEY], "left_semi")
+        return table_hash.rows_with_keys(self.rebuilder.context.spark, self.table, keys)
 
-    def _equals_streamed(self, added: DataFrame, keys: Collection[str]) -> bool:
-        """Whether the records add up to the streamed rows of these keys, in every column."""
+    def _equals_streamed(self, added: DataFrame, keys: Collection[str], limit: datetime | None) -> bool:
+        """Whether the records add up to the streamed rows of these keys, in every column.
+
+        Older rows than `limit` do not count.
+        """
         if not keys:
             return False
         table, connection = self.table, self.rebuilder.connection
         states = table.plus(added.drop(*RECORD))
-        kept = clock.without_expired(connection, table, states, self.positions)
+        kept = clock.rows_since(table, states, limit)
         streamed = sql.SQL("(SELECT * FROM {} WHERE {} IN ({})) AS differing").format(
             row_diff.streamed_table(table), table_hash.key_sql(table), sql.SQL(", ").join(map(sql.Literal, keys))
         )
@@ -271,7 +303,7 @@ class _Investigation:
             wanted = {key: sign * _surplus(self.rows[key], measure) for key in keys}
             for from_right in (False, True):
                 ranges = search_ranges(runs, wanted, from_right=from_right)
-                if ranges and self._equals_streamed(self._simulate(added, ranges, cause), keys):
+                if ranges and self._equals_streamed(self._simulate(added, ranges, cause), keys, self._limit):
                     self.found.update(_all(keys, cause, _evidence(ranges)))
                     return
 

@@ -35,6 +35,9 @@ class StreamTopics:
         before, after = self._health, self._examine()
         changed = {topic: after.bad.get(topic, "can be read") for topic in before.bad.keys() ^ after.bad.keys()}
         changed |= {t: "created again" for t, i in after.earliest.ids.items() if before.earliest.ids.get(t, i) != i}
+        known = before.earliest.offsets
+        grown = {t: by for t, by in after.earliest.offsets.items() if by.keys() - known.get(t, by).keys()}
+        changed |= {topic: f"has {len(by)} partitions now" for topic, by in grown.items()}
         lost = self.reached.ranges_to(after.earliest.only(self.reached.offsets))
         changed |= {each.topic: f"the log now begins at {each.end}" for each in lost}
         return ", ".join(f"{topic}: {reason}" for topic, reason in sorted(changed.items()))

@@ -24,7 +24,7 @@ from truelog.log.topic_health import TopicHealth
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection
 from truelog.streaming.patience import OUTAGES
-from truelog.support.errors import LogCut, TruelogError
+from truelog.support.errors import LogCut, PartitionsAdded, TruelogError
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import stage
@@ -127,7 +127,7 @@ class ViewDeployment:
         return (
             _suspended(compiled, health.bad)
             or self._cut_short(compiled, ends)
-            or self._scattered(compiled, health.earliest)
+            or self._grown(compiled, health.earliest)
         )
 
     def _cut_short(self, compiled: CompiledView, ends: Positions) -> str:
@@ -152,18 +152,13 @@ class ViewDeployment:
             for each in short
         )
 
-    def _scattered(self, compiled: CompiledView, earliest: Positions) -> str:
-        """Why a view that depends on earlier events cannot go on: a topic has got more partitions."""
-        if not compiled.view.is_stateful:
-            return ""
-        at = merge.positions(self.connection, compiled)
-        grown = [t for t in at.offsets if earliest.offsets.get(t, {}).keys() - at.offsets[t].keys()]
-        return (
-            f"partitions were added to {', '.join(grown)}, so the events of a key may be in two partitions without a "
-            f"common order. Send them to a new topic, and let a new version of {compiled.name} read it."
-            if grown
-            else ""
-        )
+    def _grown(self, compiled: CompiledView, earliest: Positions) -> str:
+        """Why a view that depends on the order of the log cannot go on: a topic has got more partitions."""
+        try:
+            merge.require_same_partitions(compiled, merge.positions(self.connection, compiled), earliest)
+        except PartitionsAdded as grown:
+            return str(grown)
+        return ""
 
     def _record(
         self, versions: Mapping[str, int], ready: Mapping[str, CompiledView], refused: Mapping[str, str]

@@ -91,6 +91,10 @@ class TopicRecreated(TruelogError):
     """A topic was deleted and created again, so its offsets now refer to other records."""
 
 
+class PartitionsAdded(TruelogError):
+    """A topic has got more partitions, so the events of a key may be in two of them without a common order."""
+
+
 class TopicRefused(TruelogError):
     """A topic does not meet a condition that Truelog requires in order to trust the topic's records."""
 

@@ -42,6 +42,11 @@ class CompiledView:
         """The fingerprint of the code of all tables."""
         return self.own.fingerprint
 
+    @property
+    def needs_order(self) -> bool:
+        """Whether the rows depend on the order of a key's events in the log."""
+        return self.view.is_stateful or any(each.reads_offsets for each in self.tables)
+
     @cached_property
     def columns(self) -> dict[str, frozenset[str]]:
         """The columns of each topic that any of the tables needs."""

@@ -9,6 +9,7 @@ from pyspark.sql.types import DataType, IntegerType, StringType, StructType
 
 from truelog.measures.columns import ColumnTypes, sql_type
 from truelog.measures.measure import require_accepted
+from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
 from truelog.tables.compiled_view import CompiledView
@@ -19,7 +20,7 @@ from truelog.tables.fingerprint import (
     joined_fingerprint,
 )
 from truelog.tables.fold.compile import compile_fold
-from truelog.tables.join.compile import Joined, type_of
+from truelog.tables.join.compile import Joined, matched, text_bytes, type_of
 from truelog.tables.plan import empty_frame
 from truelog.tables.side_tables import relation_names, side_tables
 from truelog.tables.table import STATUS, Table
@@ -47,7 +48,7 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     if isinstance(view, Group):
         own = _compile_folded(spark, name, view, view, sides)
     elif isinstance(view, Join):
-        own = _compile_counts(name, view, view.counts, sides)
+        own = replace(_compile_counts(name, view, view.counts, sides), text_bytes=text_bytes(view))
     else:
         own = _compile_table(spark, name, view, schemas)
     if sides:
@@ -70,6 +71,8 @@ def _compile_sides(spark: SparkSession, name: str, view: View, schemas: Mapping[
             compiled = _compile_folded(spark, name, view, declared, sides)
         else:
             compiled = _compile_table(spark, name, declared, schemas)
+        if isinstance(view, Join):
+            compiled = replace(compiled, text_bytes=text_bytes(view), matched=matched(view, side))
         sides.append(replace(compiled, side=side))
     return tuple(sides)
 
@@ -127,18 +130,34 @@ def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[
         raise BadDeclaration(f"{name} reads {missing}: no such event type is registered; see `truelog status`.")
     frames = {topic: empty_frame(spark, schemas[topic]) for topic in view.reads}
     selected = view.contributions(*(frames[topic] for topic in view.reads))
-    _require_deterministic(name, selected)
+    _require_row_wise(name, selected)
     _require_columns(name, view, selected.schema)
     dtypes = {f.name: f.dataType for f in selected.schema}
     require_accepted(name, view.measures, dtypes)
     _require_age_column(name, view, dtypes)
     _require_window(name, view, dtypes)
     referenced = find_referenced(spark, view, frames, selected)
+    _require_deterministic(name, selected, referenced.selected)
     columns = {topic: frozenset(schema.fieldNames()) for topic, schema in referenced.fields.items()}
     made_by, scans = fingerprint(view, referenced), plan.scans(selected)
-    compiled = Table(name, view, dtypes, made_by, columns=columns, scans=scans)
+    by_offset = _reads_offsets(view, selected)
+    compiled = Table(name, view, dtypes, made_by, columns=columns, scans=scans, reads_offsets=by_offset)
     _require_unique_columns(compiled)
     return compiled
+
+
+def _reads_offsets(view: View, selected: DataFrame) -> bool:
+    """Whether a row depends on the offset of an event, which means something only within a partition.
+
+    A measure that keeps one event has the offset as the last part of its order, where it decides only between ties.
+    """
+    parts = (
+        selected[name].dropFields(*COORDINATES).alias(name)
+        if name in view.measures and view.measures[name].keeps_one_event
+        else selected[name]
+        for name in selected.columns
+    )
+    return "offset" in plan.source_columns(selected.select(*parts))
 
 
 def _require_columns(name: str, view: View, schema: StructType) -> None:
@@ -220,15 +239,17 @@ def _require_window(name: str, view: View, dtypes: Mapping[str, DataType]) -> No
         )
 
 
-def _require_deterministic(name: str, selected: DataFrame) -> None:
-    analyzed = plan.analyzed(selected)
-    forbidden = sorted({n.nodeName() for n in plan.nodes(analyzed)} - _ROW_WISE)
+def _require_row_wise(name: str, selected: DataFrame) -> None:
+    forbidden = sorted({n.nodeName() for n in plan.nodes(plan.analyzed(selected))} - _ROW_WISE)
     if forbidden:
         raise BadDeclaration(
             f"{name}: the transform uses {', '.join(forbidden)}. It may select, filter, explode and union: the "
             f"contribution of a record must not depend on other records, or the micro-batches would change the result."
         )
-    if changing := plan.unstable(analyzed):
+
+
+def _require_deterministic(name: str, selected: DataFrame, again: DataFrame) -> None:
+    if changing := plan.unstable(selected, again):
         raise BadDeclaration(
             f"{name}: the transform uses {changing}, so a rebuild would differ. Use only native expressions over the "
             f"event's own columns."

@@ -36,8 +36,8 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
     """
     with connection.transaction():  # a second caller waits here until the tables exist
         inserted = connection.execute(
-            "INSERT INTO truelog.view (view, version, fingerprint, spark, reads, sides, batch_only) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            "INSERT INTO truelog.view (view, version, fingerprint, spark, reads, sides, batch_only, needs_order) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (
                 compiled.name,
                 compiled.view.version,
@@ -46,9 +46,14 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
                 list(compiled.view.reads),
                 [each.side for each in compiled.sides],
                 compiled.view.batch_only,
+                compiled.needs_order,
             ),
         )
         require_same_code(connection, compiled)
+        connection.execute(  # an earlier release did not record it
+            "UPDATE truelog.view SET needs_order = %s WHERE (view, version) = (%s, %s) AND needs_order IS NULL",
+            (compiled.needs_order, compiled.name, compiled.view.version),
+        )
         if inserted.rowcount:
             for each in compiled.tables:
                 create_table(connection, each, "state", each.name)

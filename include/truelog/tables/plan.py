@@ -10,7 +10,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-_NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
+_NON_DETERMINISTIC = re.compile(
+    r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|SparkVersion|VariableReference|\w*Python\w*)\""
+)
+_MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)  # times for which Spark puts a constant
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+_PARSERS = ("ParseToDate", "ParseToTimestamp")
 # Spark numbers attributes, and Python numbers lambda variables, differently in each run.
 _NUMBER = re.compile(r"(_\d+)?#\d+L?")
 
@@ -43,6 +48,14 @@ def scans(selected: DataFrame) -> int:
 def used_columns(selected: DataFrame) -> list[str]:
     """The columns of a frame that a selection reads, after Spark has taken unnecessary structs apart."""
     return sorted(each.name() for each in items(optimized(selected).references().toSeq()))
+
+
+def source_columns(selected: DataFrame) -> set[str]:
+    """The columns of the frames that a selection reads, after Spark has taken unnecessary structs apart."""
+    steps = list(nodes(optimized(selected)))
+    names = {number(each): each.name() for step in steps if not step.children().size() for each in items(step.output())}
+    read = {number(each) for step in steps for each in items(step.references().toSeq())}
+    return {name for column, name in names.items() if column in read}
 
 
 def literals(plan: Any) -> list[Any]:
@@ -86,10 +99,62 @@ class LivePart:
         self._visit(node.children().apply(0), passed | read)
 
 
-def unstable(analyzed: Any) -> str:
-    """What makes the result of a plan differ between two runs on the same rows, or an empty string."""
-    changing = sorted(set(_NON_DETERMINISTIC.findall(analyzed.toJSON())))
-    return ", ".join(changing) or ("" if analyzed.deterministic() else "a random or per-run value")
+def unstable(selected: DataFrame, again: DataFrame) -> str:
+    """What makes a selection differ between two runs on the same rows, or an empty string.
+
+    `again` is the same selection, made a second time: a constant may be of the moment at which it was made.
+    """
+    made = analyzed(selected)
+    text = made.toJSON()
+    if changing := sorted({*_NON_DETERMINISTIC.findall(text), *_moments(made, json.loads(text))}):
+        return ", ".join(changing)
+    if not made.deterministic() or not optimized(selected).deterministic():
+        return "a random or per-run value"
+    return "" if literals(made) == literals(analyzed(again)) else "a constant that differs whenever it is computed"
+
+
+def _moments(plan: Any, data: Any) -> Iterator[str]:
+    """The texts such as `now` in a plan that Spark replaces by a time when it plans a query."""
+    if not any(_is_constant(data, place) for data, place in _casts(data)):  # a search in the JVM takes long
+        return
+    for node in nodes(plan):
+        for each in (found for expression in items(node.expressions()) for found in _computed(expression)):
+            if each.nodeName() == "Cast" and each.child().foldable() and each.dataType().typeName() in _TIMES:
+                text = str(each.child().eval(None))
+                if _MOMENT.match(text):
+                    yield f"the time {text!r}"
+
+
+def _computed(expression: Any) -> Iterator[Any]:
+    """The nodes of an expression. Spark puts a cast in the place of `to_date` and its relatives later."""
+    for each in nodes(expression):
+        yield from _computed(each.replacement()) if each.getClass().getSimpleName() in _PARSERS else (each,)
+
+
+def _casts(data: Any) -> Iterator[tuple[list[Any], int]]:
+    """The casts to a time in the JSON of a plan: the list that contains the cast, and its place there."""
+    if isinstance(data, dict):
+        data = list(data.values())
+    if isinstance(data, list):
+        for place, each in enumerate(data):
+            if isinstance(each, dict) and _is_cast(each):
+                yield data, place
+            yield from _casts(each)
+
+
+def _is_cast(node: dict[str, Any]) -> bool:
+    name = str(node.get("class", "")).rpartition(".")[2]
+    return name in _PARSERS or (name == "Cast" and node.get("dataType") in _TIMES)
+
+
+def _is_constant(tree: list[Any], place: int) -> bool:
+    """Whether a node of a tree depends on no column. In JSON, the nodes are in a list, each before its children."""
+    left = 1
+    while left:
+        if tree[place]["class"].endswith((".AttributeReference", ".NamedLambdaVariable")):
+            return False
+        left, place = left - 1 + tree[place]["num-children"], place + 1
+    return True
 
 
 def live_part(selected: DataFrame) -> LivePart:

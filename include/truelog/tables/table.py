@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from truelog.measures.columns import bounded, clean, sql_type
 from truelog.support.errors import CodeChanged
@@ -16,7 +16,7 @@ from truelog.views.catalogue import table_name
 from truelog.views.view import View
 
 STATUS = "status"  # the column that says whether a row of a view with a window is open, complete or corrected
-_KEY_BYTES = 2_000  # limit for the text in a key: a PostgreSQL B-tree accepts rows of up to 2,704 bytes
+KEY_BYTES = 2_000  # limit for the text in a key: a PostgreSQL B-tree accepts rows of up to 2,704 bytes
 
 
 class Derivation(Protocol):
@@ -43,7 +43,12 @@ class Table:
     fingerprint: str
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)  # of each topic, the columns the table needs
     scans: int = 1  # how often the transform reads its events: a union of two selections reads them twice
+    reads_offsets: bool = False  # whether more than a tie depends on an event's offset
     side: str = ""  # the name of a side table; "" for the table that readers query
+    text_bytes: int | None = None  # limit for each text in the key; None shares the limit of the key among its texts
+    matched: frozenset[str] = (
+        frozenset()
+    )  # the columns beside the key that indexes contain, whose texts have that limit
     derivation: Derivation | None = None  # None if events are added to the table
 
     @property
@@ -142,7 +147,20 @@ class Table:
         value, dtype = clean(F.col(name), self.dtypes[name]), self.dtypes[name]
         if not isinstance(dtype, StringType):
             return value
-        return bounded(value, _KEY_BYTES // sum(isinstance(self.dtypes[k], StringType) for k in self.view.key))
+        return bounded(value, self._text_bytes)
+
+    @property
+    def _text_bytes(self) -> int:
+        return self.text_bytes or KEY_BYTES // sum(isinstance(self.dtypes[k], StringType) for k in self.view.key)
+
+    def _measured(self, name: str) -> Column:
+        """The column that the transform selects for a measure, with short texts where an index contains them."""
+        column, dtype = F.col(name), self.dtypes[name]
+        for part in sorted(self.matched):
+            if isinstance(dtype, StructType) and part in dtype.names and isinstance(dtype[part].dataType, StringType):
+                short = bounded(clean(column[part], dtype[part].dataType), self._text_bytes)
+                column = column.withField(part, short)
+        return column
 
     def transformed(self, events: Mapping[str, DataFrame]) -> DataFrame:
         """The rows that the transform selects from events, given a frame for each topic."""
@@ -205,7 +223,7 @@ class Table:
     @cached_property
     def _prepared(self) -> list[Column]:
         keys = [self.canonical_key(k).alias(k) for k in self.view.key]
-        return keys + [m.prepare(F.col(n), self.dtypes[n]).alias(n) for n, m in self.view.measures.items()]
+        return keys + [m.prepare(self._measured(n), self.dtypes[n]).alias(n) for n, m in self.view.measures.items()]
 
     @cached_property
     def _totalled(self) -> list[Column]:

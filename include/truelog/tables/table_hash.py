@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -144,6 +144,12 @@ def key_sql(table: Table) -> sql.Composable:
 def rows_in_buckets(table: Table, buckets: Sequence[int]) -> RowFilter:
     """A filter that keeps the rows of these buckets."""
     return lambda rows: rows.where(bucket(table, rows).isin(list(buckets)))
+
+
+def rows_with_keys(spark: SparkSession, table: Table, hashes: Iterable[str]) -> RowFilter:
+    """A filter that selects the rows whose keys have these hashes."""
+    wanted = F.broadcast(spark.createDataFrame([(each,) for each in hashes], "_hash string"))
+    return lambda rows: rows.join(wanted, key(table, rows) == wanted["_hash"], "left_semi")
 
 
 def bucket(table: Table, frame: DataFrame) -> Column:

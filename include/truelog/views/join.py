@@ -20,7 +20,8 @@ of this kind. They lie between the sides and the view, so that a match can depen
 
 When a merge changes rows of a table, the matches of the rows as they were are subtracted, and the matches of the rows
 as they are now are added. A rebuild matches the rebuilt tables. Matches are declared, and not written as code, because
-PostgreSQL computes them in the stream and Spark in a rebuild. A text in the key needs a `max_length` in its event.
+PostgreSQL computes them in the stream and Spark in a rebuild. If an index could not contain a text that a match
+connects or selects, the text is shortened. A hash of the whole text keeps it distinct.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

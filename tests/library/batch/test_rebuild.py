@@ -16,6 +16,7 @@ from truelog.reconcile.reconcile import reconcile
 from truelog.storage.database import connect
 from truelog.support.errors import StagingTorn
 from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
 
 
 def at(letters: Letters) -> int:
@@ -96,4 +97,5 @@ def test_a_record_that_fails_is_excluded_before_the_next_attempt(
 
 def test_a_view_whose_positions_have_no_ticks_has_no_clock(letters: Letters) -> None:
     kept = replace(letters.compiled.own, view=replace(letters.compiled.view, keep="1 day"))
-    letters.rebuilder.store_ticks(kept, Positions({TOPIC: {0: 1}}, {TOPIC: "id"}))
+    rebuilder = replace(letters.rebuilder, compiled=CompiledView((kept,)))
+    assert rebuilder.now(Positions({TOPIC: {0: 1}}, {TOPIC: "id"})) is None

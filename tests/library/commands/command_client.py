@@ -9,6 +9,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from truelog.support.addresses import Address
+
 from runtime.own_services import entry
 from tests.deadline import deadline, until
 from tests.scenes.applications import Application, start
@@ -16,7 +18,6 @@ from truelog.services.collector import declaration as collector_declaration
 from truelog.services.collector import service as collector
 from truelog.services.commands import declaration as commands_declaration
 from truelog.services.commands import service as commands
-from truelog.support.addresses import Address
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 

@@ -1,6 +1,7 @@
 """Event files: a file that cannot be used is named with the reason and does not hold up the others."""
 
 import runpy
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,9 +9,11 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from runtime import kafka
+from tests.builders.views import a_view, merged_to
 from tests.library import stray_files
 from truelog.control import event_files, event_registry
 from truelog.log import topics
+from truelog.log.positions import Positions
 from truelog.schema import declaration_files
 from truelog.schema.event import EventTypes
 from truelog.storage.database import connect
@@ -74,6 +77,28 @@ def test_only_files_that_can_be_used_are_registered(folder: Settings, caplog: py
     assert partitions == {"added": 2, "changed": 3, "shrunk": 2, "twisted": 2}
     offsets = topics.end_offsets(folder, CREATED).offsets
     assert {name: len(each) for name, each in offsets.items()} == partitions
+
+
+def test_a_topic_does_not_grow_under_a_view_that_needs_its_order(platform: Settings, tmp_path: Path) -> None:
+    """The registration, which runs every few seconds, and the start of the platform leave the topic as it is."""
+    folder = platform.model_copy(update={"events_folder": tmp_path})
+    for name in ("ordered", "counted"):
+        write(folder, name)
+    event_files.register_files(folder)
+    ids = topics.topic_ids(folder, ["ordered", "counted"])
+    with connect(folder) as connection:
+        for topic, needs_order in (("ordered", None), ("counted", False)):
+            view = f"{topic}_{uuid.uuid4().hex[:8]}"
+            a_view(connection, view, needs_order=needs_order)
+            merged_to(connection, view, Positions({topic: {0: 1, 1: 1}}, ids))
+    for name in ("ordered", "counted"):
+        write(folder, name, partitions=3)
+    kafka.prepare(folder)
+    refused = event_files.register_files(folder)
+    assert "ordered has 2 partitions. With 3, the events of a key would be in two" in refused.pop("ordered")
+    assert refused == {}
+    offsets = topics.end_offsets(folder, ["ordered", "counted"]).offsets
+    assert {name: len(each) for name, each in offsets.items()} == {"ordered": 2, "counted": 3}
 
 
 def test_a_broken_file_does_not_hold_up_a_release(

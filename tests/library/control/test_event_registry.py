@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from pydantic import Field, create_model
 
 from tests.builders.event_types import an_event_version
+from tests.builders.log import move_cut
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
 from tests.library.registered import forget, forget_rows
@@ -226,6 +227,16 @@ def test_versions_that_differ_from_the_bucket_are_refused(topic: Settings) -> No
     for attempt in (event_registry.confirmed_types, lambda s: event_registry.register(s, WIDE), event_registry.restore):
         with pytest.raises(RegistryBehind, match=f"^{NAME}: "):
             attempt(topic)
+
+
+def test_a_cut_that_was_changed_by_hand_is_refused(topic: Settings) -> None:
+    """A cut says which version judges a record, for the stream and for every rebuild."""
+    event_registry.register(topic, SHORT)
+    event_registry.register(topic, LONG)
+    with connect(topic) as connection:
+        move_cut(connection, NAME, 2, {"0": 1_000})
+    with pytest.raises(RegistryBehind, match=f"^{NAME}: "):
+        event_registry.confirmed_types(topic)
 
 
 def test_a_check_waits_for_a_running_registration(topic: Settings) -> None:

@@ -105,7 +105,7 @@ def test_partials_that_lack_rows_of_that_time_are_not_used(ground: Archived) -> 
     own, settings = ground.compiled.own, ground.lab.settings
     states = ground.rebuilder.states_between(own, begin, end)
     partials.replace(ground.lab.spark, settings, own, PartialRange(MORNING, begin, end), states)
-    drop_expired_partials(ground.lab.spark, settings, ground.compiled)
+    drop_expired_partials(ground.lab.context, ground.compiled)
     left = partials.load_partials(settings, own)
     kept = left.read(ground.lab.spark, left.ranges)
     assert kept is not None
@@ -117,7 +117,7 @@ def test_partials_that_lack_rows_of_that_time_are_not_used(ground: Archived) -> 
     with open_past(ground.lab.context, ground.compiled, at(4_000)) as found:
         assert rows_of(found) == counted(4_000)
         assert found.partials == 1
-    drop_expired_partials(ground.lab.spark, settings, ground.compiled)
+    drop_expired_partials(ground.lab.context, ground.compiled)
     assert partials.load_partials(settings, own).trimmed == left.trimmed == at(400)
 
 

@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql.types import IntegerType, TimestampType
 
+from tests.beds.lab import with_own
 from tests.builders.log import a_tick
 from tests.deadline import deadline, until
 from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
@@ -20,7 +21,16 @@ from truelog.kernel.exclusions import Excluded
 from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import Fenced, Gap, MeaningChanged, ServiceDown, StagingTorn, Stale, TopicRecreated
+from truelog.support.errors import (
+    Fenced,
+    Gap,
+    MeaningChanged,
+    PartitionsAdded,
+    ServiceDown,
+    StagingTorn,
+    Stale,
+    TopicRecreated,
+)
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import stage
@@ -264,3 +274,29 @@ def test_a_lease_that_is_over_is_refused_before_anything_is_written(bench: Bench
     finally:
         held.release()
     assert bench.positions() == at(5)
+
+
+def grown(offset: int, partitions: int) -> Positions:
+    return Positions({"page_view": dict.fromkeys(range(partitions), offset)}, {"page_view": "an-id"})
+
+
+@pytest.mark.parametrize("ordered", ["dedupe", "reads_offsets"])
+def test_a_view_that_needs_order_refuses_a_batch_with_a_new_partition(bench: Bench, ordered: str) -> None:
+    """The events of a key may be in two partitions from then on. No plan needs to notice it before the merge."""
+    own = bench.compiled.own
+    declared = {"view": replace(own.view, dedupe="1 hour")} if ordered == "dedupe" else {"reads_offsets": True}
+    view = Bench(bench.connection, with_own(bench.compiled, **declared))
+    end = grown(EVENTS, 2)
+    merge.apply(view.connection, with_own(bench.compiled), Merge(grown(0, 2), end, view.staged()))
+    staged = view.staged()
+    before = view.state()
+    with pytest.raises(PartitionsAdded, match="partitions were added to page_view"):
+        view.apply(grown(EVENTS, 2), grown(EVENTS + 1, 3), staged)
+    assert view.state() == before
+    view.apply(end, grown(EVENTS + 1, 2), staged)
+
+
+def test_any_other_view_merges_a_new_partition(bench: Bench) -> None:
+    bench.apply(grown(0, 2), grown(EVENTS, 2), bench.staged())
+    bench.apply(grown(EVENTS, 2), grown(EVENTS + 1, 3), stage.NO_ROWS)
+    assert bench.positions() == grown(EVENTS + 1, 3)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, Producer
 
-from tests.builders.views import a_view, merged_to
+from tests.builders.views import a_view, an_exclusion, merged_to
 from tests.deadline import deadline, until
 from tests.library.kafka_cut import lose_end_of_logs
 from truelog.archive.commit import Append, commit
@@ -141,6 +141,8 @@ def place_readers(world: World, topic: str, event_type: EventType) -> None:
             a_view(connection, f"{topic} {view}")
             reached = Positions({topic: {0: position}}, {topic: world.ids[topic]})
             merged_to(connection, f"{topic} {view}", reached, leader_epoch=epoch)
+            for offset in (CUT_AT - 1, CUT_AT):
+                an_exclusion(connection, f"{topic} {view}", offset, topic=topic, topic_id=world.ids[topic])
         for position, epoch in {(position, epoch) for _, position, epoch in [*at, ("", case.archived, old)]}:
             reached = Positions({topic: {0: position}}, {topic: world.ids[topic]})
             cuts = list(find_cuts(world.settings, reached, {(topic, 0): epoch})) if position > CUT_AT else []
@@ -162,6 +164,11 @@ def require(world: World, topic: str, accepted: AcceptedCut) -> None:
         assert progress.epochs[0] == (world.new if past else world.old)[topic, 0]
     with connect(world.settings) as connection:
         assert topic not in {each.topic for each in log_cuts.open_cuts(connection)}
+        query = 'SELECT DISTINCT "offset" FROM truelog.exclusion WHERE topic_id = %s ORDER BY 1'
+        excluded = [offset for (offset,) in connection.execute(query, (world.ids[topic],)).fetchall()]
+    # Unless the lost records are archived, new records have their offsets now.
+    lost = [] if case.archived <= CUT_AT else [CUT_AT]
+    assert excluded == ([CUT_AT - 1, *lost] if case.views or case.went_on else [])
     assert accept_cuts(world.settings, topic, lambda _: None) == []
 
 

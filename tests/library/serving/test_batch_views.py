@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.beds.archived import Archived
+from tests.beds.lab import with_own
 from tests.builders.views import a_batch_refusal
 from truelog import Join, Latest, Match, Totals, View, latest
 from truelog.alerts import omissions as alert_omissions
@@ -33,7 +34,7 @@ from truelog.serving import batch_views, build_schedule, fallback_policy
 from truelog.serving import status as serving_status
 from truelog.serving.batch_views import build_batch_view
 from truelog.serving.status import BATCH, ServingStatus
-from truelog.support.errors import ArchiveBehind, CodeChanged
+from truelog.support.errors import ArchiveBehind, CodeChanged, PartitionsAdded
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
@@ -273,3 +274,14 @@ def test_the_next_build_is_at_the_time_in_the_settings(settings: Settings, now: 
     assert build_schedule.cron(given) == "30 2 * * *"
     following = build_schedule.next_build(given, datetime.fromisoformat(f"2026-03-01T{now}Z"))
     assert f"{following:%Y-%m-%d %H:%M}" == expected
+
+
+def test_a_view_that_needs_order_is_not_built_from_a_topic_with_more_partitions(ground: Archived) -> None:
+    build(ground)
+    ordered = replace(ground.rebuilder, compiled=with_own(ground.compiled, reads_offsets=True))
+    build(ground)
+    ground.ends["click"][2] = 0
+    ground.click(2, [("eve:1", "1", 4)])
+    with pytest.raises(PartitionsAdded):
+        build_batch_view(ordered)
+    assert read(ground) == {"ann": 4, "bob": 1}

@@ -19,7 +19,7 @@ def reason(lab: Lab, s3: Settings, view: View, partitions: int) -> str:
     ground.stream()
     earliest = Positions({"click": dict.fromkeys(range(partitions), 0)}, ground.ids)
     deployment = ViewDeployment(lab.settings, lab.spark, lab.connection, Holder("stream", 1), "")
-    return deployment._scattered(ground.compiled, earliest)
+    return deployment._grown(ground.compiled, earliest)
 
 
 @pytest.mark.parametrize("view", [ABOVE, ONCE])

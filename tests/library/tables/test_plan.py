@@ -1,9 +1,14 @@
-"""The plan of a frame without rows, which fingerprints depend on."""
+"""What a plan says: the plan of a frame without rows, and whether a selection depends on more than its rows."""
 
+import random
 import re
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from truelog.log import records
 from truelog.schema.event import load_events
@@ -27,3 +32,51 @@ def test_it_has_the_plan_of_a_frame_whose_rows_passed_through_python(spark: Spar
 def plan_text(frame: DataFrame) -> str:
     """The analysed plan without the numbers of its columns, which differ in each run."""
     return re.sub(r"#\d+", "", plan.analyzed(frame).toString())
+
+
+def _in_python() -> Column:
+    return F.udf(lambda: 1, "int")()
+
+
+UNSTABLE: list[str | Callable[[], Column]] = [
+    *("now()", "current_timestamp", "current_date()", "curdate()", "localtimestamp()", "current_time()"),
+    *("unix_timestamp()", "date_diff(current_date, date'2026-01-01')", "timestamp'now'"),
+    *("cast('now' AS timestamp)", "cast(' Today ' AS date)", "to_date('tomorrow')", "to_timestamp('yesterday')"),
+    *("cast(concat('no', 'w') AS timestamp)", "date(lower('TODAY'))", "timestamp(substring('know', 2))"),
+    *("transform(array(1), x -> cast('now' AS timestamp))", "coalesce(event_time, to_timestamp('today UTC'))"),
+    *("rand()", "randn()", "uuid()", "shuffle(array(1, 2))", "uniform(0, 1000000)", "randstr(9)", "random()"),
+    *("monotonically_increasing_id()", "spark_partition_id()", "transform(array(1), x -> rand())"),
+    *("input_file_name()", "input_file_block_start()", "version()", "current_user()", "session_user()", "user()"),
+    *("current_database()", "current_catalog()", "current_timezone()", "reflect('java.util.UUID', 'randomUUID')"),
+    "try_reflect('java.lang.System', 'nanoTime')",
+    lambda: F.lit(datetime.now(UTC)),
+    lambda: F.lit(random.random()),
+    lambda: F.lit(str(uuid.uuid4())),
+    _in_python,
+]
+STABLE: list[str | Callable[[], Column]] = [
+    *("cast('2026-01-01' AS date)", "cast('epoch' AS timestamp)", "timestamp'2026-01-01 00:00:00Z'", "'now'"),
+    *("cast(url AS timestamp)", "url = 'today'", "date'2026-11-25'", "to_timestamp(url, 'yyyy')", "'tomorrow' || url"),
+    lambda: F.lit(date(2026, 1, 1)),
+]
+
+
+def unstable(spark: SparkSession, expression: str | Callable[[], Column]) -> str:
+    frame = empty_frame(spark, records.schema(TYPES["page_view"]))
+
+    def select() -> DataFrame:
+        return frame.select((F.expr(expression) if isinstance(expression, str) else expression()).alias("value"))
+
+    return plan.unstable(select(), select())
+
+
+@pytest.mark.parametrize("expression", UNSTABLE)
+def test_what_depends_on_the_moment_the_session_the_host_or_chance(
+    spark: SparkSession, expression: str | Callable[[], Column]
+) -> None:
+    assert unstable(spark, expression) != ""
+
+
+@pytest.mark.parametrize("expression", STABLE)
+def test_what_depends_on_the_rows_alone(spark: SparkSession, expression: str | Callable[[], Column]) -> None:
+    assert unstable(spark, expression) == ""

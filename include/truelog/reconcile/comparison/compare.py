@@ -6,10 +6,11 @@ The rows of a batch-only view are compared in the same way, at the positions of 
 2. Wait until the archive reaches these positions. After a timeout, the verdict is UNKNOWN.
 3. Prove the exclusions that are not proved yet (`exclusions`). The rebuild counts the records of refuted ones, which
    partials may lack, so all partials are audited.
-4. Rebuild the view at these positions and hash the rebuild. An incremental comparison begins from the rows that an
+4. Compare the view's clock with that of the archive's ticks, and replace wrong ticks (`clock_check`).
+5. Rebuild the view at these positions and hash the rebuild. An incremental comparison begins from the rows that an
    earlier one has proved, and reads only the records since then (`hashed_rebuild`). If the hashes differ, it reads
    everything. A base therefore saves time but decides nothing.
-5. If any buckets differ, copy their streamed rows together with the current positions, and rebuild these buckets at
+6. If any buckets differ, copy their streamed rows together with the current positions, and rebuild these buckets at
    those positions. Compare every row, with NULL equal to NULL, and find out why the rows differ (`root_cause`).
 
 If the tables are equal, the comparison uses only their hashes and does not copy or load any rows.
@@ -28,6 +29,7 @@ from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.reconcile import root_cause, row_diff
 from truelog.reconcile.comparison import hashed_rebuild
+from truelog.reconcile.comparison.clock_check import mend_clock
 from truelog.reconcile.partial_audit import audit_partials
 from truelog.reconcile.reconcile_result import SAMPLE, ReconcileResult
 from truelog.reconcile.row_diff import NO_DIFFERENCES, DiffCounts
@@ -53,10 +55,12 @@ def compare(rebuilder: Rebuilder, *, incremental: bool = False) -> ReconcileResu
         _wait_for_archive(rebuilder, positions)  # 2
         if rebuilder.prove_exclusions(positions):  # 3
             audit_partials(rebuilder, every=True)
-        rebuilt, problem = _rebuilt(rebuilder, positions, streamed, incremental=incremental)  # 4
+        wrong_clock = mend_clock(rebuilder, positions)  # 4
+        rebuilt, problem = _rebuilt(rebuilder, positions, streamed, incremental=incremental)  # 5
+        reason = "; ".join(each for each in (wrong_clock, problem) if each)
         if unequal := _unequal(streamed, rebuilt):
-            return _compare_rows(rebuilder, unequal)  # 5
-        return _equal(rebuilder, replace(result, reason=problem), rebuilt)
+            return replace(_compare_rows(rebuilder, unequal), reason=wrong_clock)  # 6
+        return _equal(rebuilder, replace(result, reason=reason), rebuilt)
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
 

@@ -66,4 +66,4 @@ def _hash_rebuilt(rebuilder: Rebuilder, table: Table, positions: Positions) -> T
 
 def _states(rebuilder: Rebuilder, table: Table, positions: Positions) -> DataFrame:
     """The rebuilt states of a table, without the rows that `keep` has dropped."""
-    return clock.without_expired(rebuilder.connection, table, rebuilder.states(table, positions), positions)
+    return clock.rows_since(table, rebuilder.states(table, positions), rebuilder.cutoff(table, positions))

@@ -75,6 +75,11 @@ CREATE TABLE truelog.tick (
 );
 COMMENT ON TABLE truelog.tick IS 'Ticks that a view with `keep` may still need to determine its clock';
 
+CREATE TABLE truelog.wrong_clock (
+    topic_id text, time timestamptz, found_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (topic_id, time)
+);
+COMMENT ON TABLE truelog.wrong_clock IS 'Times that the stored ticks gave and the archive''s ticks did not; comparisons have replaced the stored ticks';
+
 CREATE TABLE truelog.clock_hold (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), newest timestamptz NOT NULL, machine timestamptz NOT NULL, confirmed timestamptz
 );
@@ -99,6 +104,7 @@ CREATE TABLE truelog.view (
     reads text[],  -- the view's topics, known before its first merge
     sides text[] NOT NULL DEFAULT '{}',  -- the names of the view's side tables
     batch_only boolean NOT NULL DEFAULT false,  -- no stream runs this version
+    needs_order boolean,  -- depends on the order of a key's events, so its topics must not grow; NULL is not known
     repairs bigint NOT NULL DEFAULT 0,  -- a merge that has read rows before a repair is refused
     shown text,  -- hash of the statements that define the relations that readers see
     deployed_at timestamptz,  -- when an application last began to run this version

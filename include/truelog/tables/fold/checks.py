@@ -30,8 +30,10 @@ _UNORDERED = {"Count", "Sum", "Min", "Max", "BitAndAgg", "BitOrAgg", "BitXorAgg"
 _FLOATS = {"float", "double"}
 
 
-def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataFrame) -> None:
+def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataFrame, again: DataFrame) -> None:
     """Require that `rows`, the fold of `inputs`, keeps groups apart and depends on no order but a total one.
+
+    `again` is the fold of the same inputs, made a second time.
 
     Raises:
         BadDeclaration: names the step.
@@ -39,7 +41,7 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
     numbers = {each.name(): plan.number(each) for each in plan.items(plan.analyzed(inputs).output())}
     groups, order = {numbers[n] for n in by}, {numbers[n] for n in COORDINATES}
     analyzed = plan.analyzed(rows)
-    if changing := plan.unstable(analyzed):
+    if changing := plan.unstable(rows, again):
         raise BadDeclaration(
             f"{name}: the fold uses {changing}, so a rebuild would differ. Use native expressions only."
         )
@@ -55,14 +57,16 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
             _require_order(name, order, node)
 
 
-def require_row_wise(name: str, declared: DataFrame) -> None:
+def require_row_wise(name: str, declared: DataFrame, again: DataFrame) -> None:
     """Require that each step in `declared`, a selection from states and inputs, uses one state and one input.
+
+    `again` is the same selection, made a second time.
 
     Raises:
         BadDeclaration: names what they use.
     """
     analyzed = plan.analyzed(declared)
-    if changing := plan.unstable(analyzed):
+    if changing := plan.unstable(declared, again):
         raise BadDeclaration(f"{name}: a step uses {changing}, so a rebuild would differ. Use native expressions only.")
     if others := sorted({node.nodeName() for node in plan.nodes(analyzed)} - {"Project", "LogicalRDD"}):
         raise BadDeclaration(f"{name}: a step uses {', '.join(others)}. It may only use its state and its input.")

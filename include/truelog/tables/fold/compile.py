@@ -42,7 +42,7 @@ def compile_fold(spark: SparkSession, name: str, group: Group, table: View, inpu
     frame = empty_frame(spark, columns)
     if not isinstance(group.fold, Steps):
         rows = group.fold(frame)
-        fold_checks.require_local(name, group.by, frame, rows)
+        fold_checks.require_local(name, group.by, frame, rows, group.fold(frame))
         fold = Fold(inputs, partial(_fold_bounded, group.fold, group), lambda folded: folded)
         return CompiledFold(fold, rows.schema, fold_fingerprint(group, rows))
     declared = _declared(spark, name, group, group.fold, columns)
@@ -64,9 +64,13 @@ def _declared(spark: SparkSession, name: str, group: Group, steps: Steps, inputs
     columns = [field for field in inputs if field.name not in group.by]
     state = StructField(_STATE, _state_type(spark, name, steps))
     frame = empty_frame(spark, StructType([state, *columns]))
-    step = steps.step(F.col(_STATE), F.struct(*(field.name for field in columns)))
-    declared = frame.select(steps.initial().alias("initial"), step.alias("stepped"))
-    fold_checks.require_row_wise(name, declared)
+
+    def select() -> DataFrame:
+        step = steps.step(F.col(_STATE), F.struct(*(field.name for field in columns)))
+        return frame.select(steps.initial().alias("initial"), step.alias("stepped"))
+
+    declared = select()
+    fold_checks.require_row_wise(name, declared, select())
     initial, stepped = (field.dataType.simpleString() for field in declared.schema)
     if stepped != initial:
         raise BadDeclaration(f"{name}: the initial state is {initial}, but a step makes {stepped}.")

@@ -5,7 +5,6 @@ group's first staged input. Only the inputs after the seed are loaded then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from psycopg import sql
 from pyspark.sql import DataFrame
@@ -30,6 +29,7 @@ _OF_SEED = "_seed_"  # before the names of a seed's columns, which travel beside
 BACKWARDS = sql.SQL(", ").join(sql.SQL("t.{} DESC").format(sql.Identifier(name)) for name in COORDINATES)
 
 _Types = Mapping[str, DataType]
+GroupText = tuple[str, ...]  # the columns of a group as texts: PostgreSQL has times that Python has not
 
 
 def load_touched(plans: BatchPlans, compiled: CompiledView, staged: StagedRows) -> Callable[[], DataFrame]:
@@ -43,14 +43,14 @@ def load_touched(plans: BatchPlans, compiled: CompiledView, staged: StagedRows) 
     return (lambda: _with_seeds(loaded(), seed)) if seed else loaded
 
 
-def load_groups(
-    plans: BatchPlans, compiled: CompiledView, groups: Sequence[tuple[Any, ...]]
-) -> Callable[[], DataFrame]:
+def load_groups(plans: BatchPlans, compiled: CompiledView, groups: Sequence[GroupText]) -> Callable[[], DataFrame]:
     """All inputs of these groups."""
     types, by = _input_types(compiled), names(group_of(compiled).by)
     portions = [groups[i : i + _GROUPS_PER_TASK] for i in range(0, len(groups), _GROUPS_PER_TASK)]
     select = sql.SQL("SELECT {} FROM {} AS t WHERE ({}) IN ({})")
-    queries = [select.format(_columns(types), state(inputs_of(compiled)), by, values(each)) for each in portions]
+    queries = [
+        select.format(_columns(types), state(inputs_of(compiled)), by, values(compiled, each)) for each in portions
+    ]
     return _load(plans, queries, types)
 
 
@@ -64,9 +64,21 @@ def state(table: Table) -> sql.Identifier:
     return sql.Identifier("state", table.name)
 
 
-def values(groups: Sequence[tuple[Any, ...]]) -> sql.Composed:
+def as_text(compiled: CompiledView) -> sql.Composed:
+    """The columns of a group as texts."""
+    return sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in group_of(compiled).by)
+
+
+def values(compiled: CompiledView, groups: Sequence[GroupText]) -> sql.Composed:
     """A VALUES list of groups."""
-    rows = (sql.SQL("({})").format(sql.SQL(", ").join(map(sql.Literal, each))) for each in groups)
+    types = [sql.SQL(inputs_of(compiled).key_columns[name]) for name in group_of(compiled).by]
+    cast = sql.SQL("{}::{}")
+    rows = (
+        sql.SQL("({})").format(
+            sql.SQL(", ").join(cast.format(sql.Literal(text), kind) for text, kind in zip(each, types, strict=True))
+        )
+        for each in groups
+    )
     return sql.SQL("VALUES {}").format(sql.SQL(", ").join(rows))
 
 

@@ -9,7 +9,6 @@ the group on. As long as the events of a key stay in one partition, there are no
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from psycopg import sql
 from pyspark.sql import DataFrame
@@ -20,7 +19,7 @@ from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold import inputs as loaded_inputs
 from truelog.tables.fold.compiled import checkpoints_of, fold_of, folded_tables, group_of, inputs_of
-from truelog.tables.fold.inputs import first_inputs, same_group, state
+from truelog.tables.fold.inputs import GroupText, first_inputs, same_group, state
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
@@ -35,7 +34,7 @@ def stage_touched(plans: BatchPlans, compiled: CompiledView, staged: StagedRows)
     return _stage_folded(compiled, plans, loaded_inputs.load_touched(plans, compiled, staged))
 
 
-def stage_groups(plans: BatchPlans, compiled: CompiledView, groups: Sequence[tuple[Any, ...]]) -> StagedRows:
+def stage_groups(plans: BatchPlans, compiled: CompiledView, groups: Sequence[GroupText]) -> StagedRows:
     """Stage what follows for these groups from all their inputs in the side table."""
     if not groups:
         return NO_ROWS
@@ -75,11 +74,13 @@ def record_oversized(connection: Connection, compiled: CompiledView, staged: Sta
     connection.execute(oversized.format(**parts))
 
 
-def delete_groups(connection: Connection, compiled: CompiledView, groups: Sequence[tuple[Any, ...]]) -> None:
+def delete_groups(connection: Connection, compiled: CompiledView, groups: Sequence[GroupText]) -> None:
     """Delete what follows from the inputs of these groups."""
     delete = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
     for table in folded_tables(compiled):
-        connection.execute(delete.format(state(table), names(group_of(compiled).by), loaded_inputs.values(groups)))
+        connection.execute(
+            delete.format(state(table), names(group_of(compiled).by), loaded_inputs.values(compiled, groups))
+        )
 
 
 def _stage_folded(compiled: CompiledView, plans: BatchPlans, inputs: Callable[[], DataFrame]) -> StagedRows:

@@ -1,13 +1,11 @@
 """Repairs a Group: folds the groups again that have a difference in any table, and replaces their rows."""
 
-from typing import Any
-
 from psycopg import sql
 
-from truelog.storage.database import names
 from truelog.tables import stage
 from truelog.tables.fold import merge
-from truelog.tables.fold.compiled import folded_tables, group_of, inputs_of
+from truelog.tables.fold.compiled import folded_tables, inputs_of
+from truelog.tables.fold.inputs import GroupText, as_text
 from truelog.tables.kind import Repair
 from truelog.tables.staging.batch_plans import BatchPlans
 
@@ -16,11 +14,11 @@ def repair_groups(repair: Repair) -> int:
     """Fold the differing groups from their repaired inputs. Return how many rows changed."""
     connection, compiled = repair.connection, repair.compiled
     tables = folded_tables(compiled)
-    by = names(group_of(compiled).by)
+    by = as_text(compiled)
     selects = (
         sql.SQL("SELECT {} FROM ({}) AS d").format(by, repair.keys(each)) for each in (inputs_of(compiled), *tables)
     )
-    found: list[tuple[Any, ...]] = connection.execute(sql.SQL(" UNION ").join(selects)).fetchall()
+    found: list[GroupText] = connection.execute(sql.SQL(" UNION ").join(selects)).fetchall()
     if not found:
         return 0
     stage.hold(connection, compiled)

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructType
 
 from truelog.support.errors import BadDeclaration
-from truelog.tables.table import Table
-from truelog.views.join import Match, split
+from truelog.tables.table import KEY_BYTES, Table
+from truelog.views.join import Join, Match, split
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,26 @@ class Joined:
 
     def _ones(self, counted: str) -> Iterator[Column]:
         return (F.lit(int(name == counted)).alias(name) for name in self.counts)
+
+
+def text_bytes(join: Join) -> int:
+    """The limit for each text that a key or an index of a Join's tables contains.
+
+    It is one limit for all tables, so that equal texts stay equal when they are shortened.
+    """
+    keys = [join.key, *(each.key for each in join.sides.values()), *(each.key for each in join.totals.values())]
+    looked_up = ([mine for mine, _ in each.pairs(name, each.tables)] for each in _matches(join) for name in each.tables)
+    return KEY_BYTES // max(map(len, (*keys, *looked_up)))
+
+
+def matched(join: Join, table: str) -> frozenset[str]:
+    """The columns of a table that matches connect or select."""
+    return frozenset(column for match in _matches(join) for name in match.names(table) for column in match.used(name))
+
+
+def _matches(join: Join) -> list[Match]:
+    counted = [join.counts, *(each.counts for each in join.totals.values())]
+    return [match for counts in counted for match in counts.values()]
 
 
 def with_key(table: Table, column: str, dtype: DataType) -> Table:

@@ -122,6 +122,22 @@ def test_an_author_who_becomes_popular_vanishes_from_timelines_and_returns(timel
     timeline.require_right()
 
 
+def test_texts_that_no_index_could_contain(timeline: Timeline) -> None:
+    """They are shortened alike in keys and beside them. Other texts with the same start stay distinct."""
+    draw = random.Random(8)
+    reader, tweet, author = (f"{draw.getrandbits(4 * 3_500):x}" for _ in range(3))
+    timeline.archived.click(0, [(f"follow:{reader}:{author}", "1", 1), (f"tweet:{tweet}:{author}", "1", 2)])
+    timeline.archived.click(0, [(f"tweet:{tweet}x:{author}", "1", 3), (f"tweet:{tweet}y:{author}x", "1", 4)])
+    timeline.archived.stream()
+    assert len(timeline.rows()) == 2
+    assert {len(str(text)) for row in timeline.rows() for text in row[:2]} < {*range(100, 1_001)}
+    assert compare(timeline.archived.rebuilder).verdict == "EQUAL"
+    timeline.archived.click(0, [(f"tweet:{tweet}:{author}", "0", 5)])
+    timeline.archived.stream()
+    assert len(timeline.rows()) == 1
+    assert compare(timeline.archived.rebuilder).verdict == "EQUAL"
+
+
 def test_random_events_in_random_batches(timeline: Timeline) -> None:
     draw, people = random.Random(14), "abcd"
     for _ in range(6):
