@@ -1,13 +1,13 @@
 """A block: an address that may make no requests, for some time or until it is unblocked."""
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
 from truelog import Event, Topic
 
 TOPIC = Topic(key="address", subject=("address",), partitions=1, retention="7 days", internal=True)
-VERBS = ["blocked", "unblocked"]
 ADDRESSES = ["192.0.2.1", "2001:db8::1"]
 
 
@@ -17,7 +17,7 @@ class Block(Event):
     address: str = Field(
         min_length=1, max_length=45, examples=ADDRESSES, description="IPv4 or IPv6 address in its canonical form."
     )
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["blocked", "unblocked"] = Field(description="What happened.")
     until: datetime | None = Field(None, description="When the block ends by itself; NULL if only a person ends it.")
     reason: str | None = Field(None, max_length=512, description="Why the address is blocked.")
     decided_by: str | None = Field(None, max_length=256, description="Who decided.")

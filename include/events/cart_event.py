@@ -1,11 +1,16 @@
 """A change of a shopping cart. A cart is the sum of its events, and its history is never lost."""
 
+from typing import Literal
+
 from pydantic import Field
 
-from truelog import Event, Topic
+from truelog import Event, Required, Topic
 
 TOPIC = Topic(key="cart_id", subject=("visitor_id",), partitions=4, retention="7 days", compacted=False)
-VERBS = ["added", "quantity_changed", "removed", "checked_out"]
+REQUIRED = [
+    Required("product", when="verb", is_in=("added", "quantity_changed", "removed")),
+    Required("quantity", when="verb", is_in=("added", "quantity_changed")),
+]
 
 
 class CartEvent(Event):
@@ -13,7 +18,7 @@ class CartEvent(Event):
 
     cart_id: str = Field(min_length=1, max_length=128, description="The site's id for the cart.")
     visitor_id: str = Field(min_length=1, max_length=128, description="The site's id for the visitor.")
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["added", "quantity_changed", "removed", "checked_out"] = Field(description="What happened.")
     product: str | None = Field(
         None, max_length=128, examples=["lamp", "chair"], description="The product; NULL if the cart is checked out."
     )

@@ -1,5 +1,7 @@
 """A claim of a name that only one holder at a time may have, or its release. Only commands write claims."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from truelog import Event, Topic
@@ -11,5 +13,5 @@ class Claim(Event):
     """A holder claimed a name, or released it."""
 
     name: str = Field(min_length=1, max_length=256, description="The name, such as `username:ann`.")
-    verb: str = Field(max_length=32, examples=["claimed", "released"], description="What happened: claimed, released.")
+    verb: Literal["claimed", "released"] = Field(description="What happened: claimed, released.")
     holder: str = Field(min_length=1, max_length=128, description="Who claimed or released the name.")

@@ -1,5 +1,7 @@
 """A person follows another person, or stops. Who follows whom is what the last event of each pair says."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from truelog import Event, Topic
@@ -7,7 +9,6 @@ from truelog import Event, Topic
 TOPIC = Topic(
     key="follower_id", subject=("follower_id", "followee_id"), partitions=4, retention="7 days", compacted=False
 )
-VERBS = ["followed", "unfollowed"]
 PEOPLE = ["ann", "bob"]
 
 
@@ -16,4 +17,4 @@ class Follow(Event):
 
     follower_id: str = Field(min_length=1, max_length=128, examples=PEOPLE, description="Who follows.")
     followee_id: str = Field(min_length=1, max_length=128, examples=PEOPLE, description="Who is followed.")
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["followed", "unfollowed"] = Field(description="What happened.")

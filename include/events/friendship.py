@@ -1,11 +1,12 @@
 """Two people become friends, or no longer are. A friendship has no direction."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from truelog import Event, Topic
 
 TOPIC = Topic(key="person_id", subject=("person_id", "friend_id"), partitions=4, retention="7 days", compacted=False)
-VERBS = ["friended", "unfriended"]
 
 
 class Friendship(Event):
@@ -17,4 +18,4 @@ class Friendship(Event):
     friend_id: str = Field(
         min_length=1, max_length=128, examples=["ann", "bob", "eve"], description="The other person."
     )
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["friended", "unfriended"] = Field(description="What happened.")

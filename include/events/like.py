@@ -1,11 +1,12 @@
 """A person likes a post or a comment, or no longer likes it."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from truelog import Event, Topic
 
 TOPIC = Topic(key="target_id", subject=("person_id",), partitions=4, retention="7 days", compacted=False)
-VERBS = ["liked", "unliked"]
 
 
 class Like(Event):
@@ -18,4 +19,4 @@ class Like(Event):
         description="The id of the post or the comment.",
     )
     person_id: str = Field(min_length=1, max_length=128, examples=["ann", "bob", "eve"], description="Who likes it.")
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["liked", "unliked"] = Field(description="What happened.")

@@ -1,11 +1,13 @@
 """An edit of a wiki page. Each edit is the whole page, so no version is ever lost."""
 
+from typing import Literal
+
 from pydantic import Field
 
-from truelog import Event, Topic
+from truelog import Event, Required, Topic
 
 TOPIC = Topic(key="page_id", subject=("author_id",), partitions=4, retention="7 days", compacted=False)
-VERBS = ["edited", "deleted"]
+REQUIRED = [Required("text", when="verb", is_in=("edited",))]
 TEXTS = ["one\ntwo", "one\ntwo\ntwo", "two\none\n", "three"]
 
 
@@ -16,7 +18,7 @@ class PageEdit(Event):
         min_length=1, max_length=256, examples=["Kafka", "Log"], description="The site's id for the page."
     )
     author_id: str = Field(min_length=1, max_length=128, description="Who changed the page.")
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["edited", "deleted"] = Field(description="What happened.")
     title: str | None = Field(None, max_length=256, description="The title of the page.")
     comment: str | None = Field(None, max_length=512, description="Why the author changed the page.")
     text: str | None = Field(

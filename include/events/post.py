@@ -1,11 +1,13 @@
 """A post that friends can like, comment and share."""
 
+from typing import Literal
+
 from pydantic import Field
 
-from truelog import Event, Topic
+from truelog import Event, Required, Topic
 
 TOPIC = Topic(key="post_id", subject=("author_id",), partitions=4, retention="7 days", compacted=False)
-VERBS = ["posted", "deleted"]
+REQUIRED = [Required("text", when="verb", is_in=("posted",))]
 
 
 class Post(Event):
@@ -13,5 +15,5 @@ class Post(Event):
 
     post_id: str = Field(min_length=1, max_length=128, examples=["x1", "x2"], description="The site's id for the post.")
     author_id: str = Field(min_length=1, max_length=128, examples=["ann", "bob"], description="Who wrote the post.")
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["posted", "deleted"] = Field(description="What happened.")
     text: str | None = Field(None, max_length=65_536, description="What the post says; NULL if it is deleted.")

@@ -1,12 +1,17 @@
 """A rate policy: how many requests an address may make in a window of time. Each event is the whole policy."""
 
+from typing import Literal
+
 from pydantic import Field
 
-from truelog import Event, Topic
+from truelog import Event, Required, Topic
 
 # One partition gives all policies one order. Topics of policies are internal, or a sender could change its own policy.
 TOPIC = Topic(key="address", subject=("address",), partitions=1, retention="7 days", internal=True)
-VERBS = ["set", "removed"]
+REQUIRED = [
+    Required("max_requests", when="verb", is_in=("set",)),
+    Required("window_seconds", when="verb", is_in=("set",)),
+]
 ADDRESSES = ["192.0.2.1", "all"]
 
 
@@ -19,7 +24,7 @@ class RatePolicy(Event):
         examples=ADDRESSES,
         description="IPv4 or IPv6 address in its canonical form, or `all` for every address without its own policy.",
     )
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["set", "removed"] = Field(description="What happened.")
     max_requests: int | None = Field(
         None, ge=1, le=2**31 - 1, examples=[1, 100], description="Requests allowed in a window; NULL if removed."
     )

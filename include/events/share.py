@@ -1,11 +1,12 @@
 """A person shares a post with friends, perhaps several times."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from truelog import Event, Topic
 
 TOPIC = Topic(key="share_id", subject=("person_id",), partitions=4, retention="7 days", compacted=False)
-VERBS = ["shared", "unshared"]
 
 
 class Share(Event):
@@ -16,4 +17,4 @@ class Share(Event):
     )
     post_id: str = Field(min_length=1, max_length=128, examples=["x1", "x2"], description="The post.")
     person_id: str = Field(min_length=1, max_length=128, examples=["ann", "bob"], description="Who shares the post.")
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["shared", "unshared"] = Field(description="What happened.")

@@ -1,11 +1,13 @@
 """A short message to all followers of its author. A deleted tweet vanishes from every timeline."""
 
+from typing import Literal
+
 from pydantic import Field
 
-from truelog import Event, Topic
+from truelog import Event, Required, Topic
 
 TOPIC = Topic(key="tweet_id", subject=("author_id",), partitions=4, retention="7 days", compacted=False)
-VERBS = ["posted", "deleted"]
+REQUIRED = [Required("text", when="verb", is_in=("posted",))]
 PEOPLE = ["ann", "bob"]
 
 
@@ -16,5 +18,5 @@ class Tweet(Event):
         min_length=1, max_length=128, examples=["t1", "t2", "t3", "t4"], description="The site's id for the tweet."
     )
     author_id: str = Field(min_length=1, max_length=128, examples=PEOPLE, description="Who wrote the tweet.")
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["posted", "deleted"] = Field(description="What happened.")
     text: str | None = Field(None, max_length=4096, description="What the tweet says; NULL if it is deleted.")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from truelog.schema.event import Event as Event
     from truelog.schema.event import Topic as Topic
     from truelog.schema.quality import Quality as Quality
+    from truelog.schema.required import Required as Required
     from truelog.views.group import Group as Group
     from truelog.views.join import Join as Join
     from truelog.views.join import Match as Match
@@ -41,6 +42,7 @@ _HOMES = _measures.homes() | {
     "Event": "truelog.schema.event",
     "Topic": "truelog.schema.event",
     "Quality": "truelog.schema.quality",
+    "Required": "truelog.schema.required",
     "View": "truelog.views.view",
     "EventWindow": "truelog.views.lateness",
     "Group": "truelog.views.group",

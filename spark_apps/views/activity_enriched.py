@@ -21,7 +21,9 @@ def transform(profile: DataFrame, tweet: DataFrame) -> DataFrame:
     """One row per event: a change of a profile, or a tweet, which has a `tweet_id`."""
     at, nothing = F.col("event_time").alias("at"), F.lit(None).cast("string")
     name = F.when(F.col("verb") == "changed", F.col("name")).alias("name")
-    changes = profile.select("person_id", "event_id", at, name, nothing.alias("tweet_id"))
+    changes = profile.where(F.col("verb").isin("changed", "closed")).select(
+        "person_id", "event_id", at, name, nothing.alias("tweet_id")
+    )
     tweets = tweet.where("verb = 'posted'").select(
         F.col("author_id").alias("person_id"), "event_id", at, nothing.alias("name"), "tweet_id"
     )
@@ -58,4 +60,5 @@ VIEW = Group(
         "profile_version": "number of the author's profile changes until then; 0 before the first",
         "name": "the author's name then; NULL if the profile was closed or unknown",
     },
+    version=2,
 )

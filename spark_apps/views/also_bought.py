@@ -1,9 +1,9 @@
 """People who bought a product also bought: how many customers bought two products.
 
 A customer bought a product if a cart that the customer checked out has the product. A cart has a product if the last
-event of the product in the cart, by the order of the log, neither removes it nor sets its quantity to zero. What a
-customer bought in different carts counts together, and several purchases of a product count once. Unlike in `cart`, an
-event after the check-out still counts.
+event of the product in the cart, by the order of the log, neither removes it nor sets its quantity to zero. To add no
+items changes nothing. What a customer bought in different carts counts together, and several purchases of a product
+count once. Unlike in `cart`, an event after the check-out still counts.
 
 A customer with n products has n * n rows in the match, so the view is built once a day instead of with each batch.
 """
@@ -26,8 +26,9 @@ SELECT product, place, also, customers, percent FROM (
 
 def in_carts(cart_event: DataFrame) -> DataFrame:
     """One row per event of a product: the product is in the cart, or no longer is."""
-    is_out = (F.col("verb") == "removed") | ((F.col("verb") == "quantity_changed") & (F.col("quantity") == 0))
-    of_product = cart_event.where(F.col("verb").isin("added", "quantity_changed", "removed"))
+    some = F.coalesce(F.col("quantity") > 0, F.lit(False))
+    is_out = (F.col("verb") == "removed") | ((F.col("verb") == "quantity_changed") & ~some)
+    of_product = cart_event.where(is_out | (F.col("verb").isin("added", "quantity_changed") & some))
     return of_product.select("cart_id", "product", latest("offset", deleted=is_out).alias("last"))
 
 
@@ -80,4 +81,5 @@ VIEW = Join(
         "customers": "customers who bought both",
     },
     batch_only=True,
+    version=2,
 )

@@ -22,7 +22,8 @@ HISTORY = 'SELECT cart_id, "offset", at, verb, product, quantity FROM {inputs}'
 
 def transform(cart_event: DataFrame) -> DataFrame:
     """One row per event."""
-    return cart_event.select("cart_id", "verb", "product", "quantity", F.col("event_time").alias("at"))
+    known = cart_event.where(F.col("verb").isin("added", "quantity_changed", "removed", "checked_out"))
+    return known.select("cart_id", "verb", "product", "quantity", F.col("event_time").alias("at"))
 
 
 def fold(events: DataFrame) -> DataFrame:
@@ -69,4 +70,5 @@ VIEW = Group(
         "changed_at": "time of the last event that counts for the product's quantity, by corrected event time",
         "checked_out_at": "when the cart was checked out; NULL if it is open",
     },
+    version=2,
 )

@@ -28,7 +28,7 @@ def transform(profile: DataFrame) -> DataFrame:
     """One row per event: the profile, or that it is closed."""
     values = {column: column for column in COLUMNS}
     last = latest("event_time", deleted=F.col("verb") == "closed", **values)
-    return profile.select("person_id", last.alias("last"))
+    return profile.where(F.col("verb").isin("changed", "closed")).select("person_id", last.alias("last"))
 
 
 VIEW = View(
@@ -45,4 +45,5 @@ VIEW = View(
         "company": "where the person works",
         "keywords": "skills and interests, separated by commas",
     },
+    version=2,
 )

@@ -2,6 +2,9 @@
 
 The counts change by the difference, so a like of a post with many likes costs as much as a like of any other post.
 Names, photos and texts are looked up when a reader queries a relation, so a change shows at once.
+
+A post, a comment or a share belongs to the person in the first event of the log that makes it. Events of other people
+about it change nothing, and `truelog explain` shows them as refused.
 """
 
 from collections.abc import Callable
@@ -15,7 +18,9 @@ from truelog import Join, Latest, Match, Totals, View, latest
 POSTS = """
 SELECT v.post_id, p.author_id, a.name AS author, a.photo_url AS photo, p.posted_at, p.text,
     v.likes, v.comments, v.shares
-FROM {view} AS v JOIN {posts} AS p ON p.post_id = v.post_id LEFT JOIN {profiles} AS a ON a.person_id = p.author_id
+FROM {view} AS v JOIN {post_owners} AS o ON o.post_id = v.post_id
+JOIN {posts} AS p ON (p.post_id, p.author_id) = (o.post_id, o.author_id)
+LEFT JOIN {profiles} AS a ON a.person_id = p.author_id
 """
 
 # The four best comments of each post: by likes, then the newest, then by id.
@@ -26,7 +31,8 @@ CROSS JOIN LATERAL (
     SELECT comment_id, likes, commented_at FROM {ranking} AS r WHERE r.post_id = v.post_id
     ORDER BY r.likes DESC, r.commented_at DESC, r.comment_id DESC LIMIT 4
 ) AS r
-JOIN {comments} AS c ON c.comment_id = r.comment_id
+JOIN {comment_owners} AS o ON o.comment_id = r.comment_id
+JOIN {comments} AS c ON (c.comment_id, c.author_id) = (o.comment_id, o.author_id)
 LEFT JOIN {profiles} AS a ON a.person_id = c.author_id
 """
 
@@ -48,28 +54,38 @@ LEFT JOIN {profiles} AS a ON a.person_id = l.liker_id
 
 
 def posts(post: DataFrame) -> DataFrame:
-    """One row per event: the post, or that it is deleted."""
-    values = {"author_id": "author_id", "posted_at": "event_time", "text": "text"}
-    return post.select("post_id", latest("event_time", deleted=F.col("verb") == "deleted", **values).alias("last"))
+    """One row per event: the post as its sender wants it, or that it is deleted."""
+    last = latest("event_time", deleted=F.col("verb") == "deleted", posted_at="event_time", text="text")
+    return post.where(F.col("verb").isin("posted", "deleted")).select("post_id", "author_id", last.alias("last"))
 
 
 def likes(like: DataFrame) -> DataFrame:
     """One row per event: who likes what, or no longer does."""
     last = latest("event_time", deleted=F.col("verb") == "unliked")
-    return like.select("target_id", "person_id", last.alias("last"))
+    return like.where(F.col("verb").isin("liked", "unliked")).select("target_id", "person_id", last.alias("last"))
 
 
 def comments(comment: DataFrame) -> DataFrame:
-    """One row per event: the comment, or that it is deleted."""
-    values = {"post_id": "post_id", "author_id": "author_id", "commented_at": "event_time", "text": "text"}
+    """One row per event: the comment as its sender wants it, or that it is deleted."""
+    values = {"post_id": "post_id", "commented_at": "event_time", "text": "text"}
     last = latest("event_time", deleted=F.col("verb") == "deleted", **values)
-    return comment.select("comment_id", last.alias("last"))
+    return comment.where(F.col("verb").isin("posted", "deleted")).select("comment_id", "author_id", last.alias("last"))
 
 
 def shares(share: DataFrame) -> DataFrame:
     """One row per event: which post is shared, or that it no longer is."""
-    last = latest("event_time", deleted=F.col("verb") == "unshared", post_id="post_id", person_id="person_id")
-    return share.select("share_id", last.alias("last"))
+    last = latest("event_time", deleted=F.col("verb") == "unshared", post_id="post_id")
+    return share.where(F.col("verb").isin("shared", "unshared")).select("share_id", "person_id", last.alias("last"))
+
+
+def owners(thing: str, person: str, made: str) -> Callable[[DataFrame], DataFrame]:
+    """The transform to one row per event that makes a thing: the person. The event with the smallest offset counts."""
+
+    def transform(events: DataFrame) -> DataFrame:
+        first = latest(-F.col("offset"), **{person: F.col(person)})
+        return events.where(F.col("verb") == made).select(thing, first.alias("first"))
+
+    return transform
 
 
 def friends(friendship: DataFrame) -> DataFrame:
@@ -77,7 +93,8 @@ def friends(friendship: DataFrame) -> DataFrame:
     one = F.struct(F.col("person_id").alias("person"), F.col("friend_id").alias("friend"))
     other = F.struct(F.col("friend_id").alias("person"), F.col("person_id").alias("friend"))
     last = latest("event_time", deleted=F.col("verb") == "unfriended")
-    both = friendship.where("person_id <> friend_id").select(
+    known = friendship.where(F.col("verb").isin("friended", "unfriended"))
+    both = known.where("person_id <> friend_id").select(
         F.explode(F.array(one, other)).alias("pair"), last.alias("last")
     )
     return both.select(F.col("pair.person").alias("person_id"), F.col("pair.friend").alias("friend_id"), "last")
@@ -86,21 +103,40 @@ def friends(friendship: DataFrame) -> DataFrame:
 def profiles(profile: DataFrame) -> DataFrame:
     """One row per event: the name and the photo, or that the profile is closed."""
     last = latest("event_time", deleted=F.col("verb") == "closed", name="name", photo_url="photo_url")
-    return profile.select("person_id", last.alias("last"))
+    return profile.where(F.col("verb").isin("changed", "closed")).select("person_id", last.alias("last"))
 
 
 def _side(topic: str, transform: Callable[..., DataFrame], *key: str, **columns: str) -> View:
     return View(reads=(topic,), transform=transform, key=key, measures={"last": Latest()}, columns=columns)
 
 
+def _owners(topic: str, thing: str, person: str, made: str) -> View:
+    columns = {person: f"the person in the event that first {made} it"}
+    transform = owners(thing, person, made)
+    return View(reads=(topic,), transform=transform, key=(thing,), measures={"first": Latest()}, columns=columns)
+
+
+SENDER = "who sent the events; only the owner's row counts"
+
 SIDES = {
-    "posts": _side("post", posts, "post_id", author_id="who wrote the post", posted_at="time of the last event"),
+    "posts": _side("post", posts, "post_id", "author_id", author_id=SENDER, posted_at="time of the last event"),
+    "post_owners": _owners("post", "post_id", "author_id", "posted"),
     "likes": _side("like", likes, "target_id", "person_id", target_id="a post or a comment", person_id="who likes it"),
-    "comments": _side("comment", comments, "comment_id", post_id="the post", commented_at="time of the last event"),
-    "shares": _side("share", shares, "share_id", post_id="the post", person_id="who shares the post"),
+    "comments": _side("comment", comments, "comment_id", "author_id", author_id=SENDER, post_id="the post"),
+    "comment_owners": _owners("comment", "comment_id", "author_id", "posted"),
+    "shares": _side("share", shares, "share_id", "person_id", person_id=SENDER, post_id="the post"),
+    "share_owners": _owners("share", "share_id", "person_id", "shared"),
     "friends": _side("friendship", friends, "person_id", "friend_id", friend_id="each friend of the person"),
     "profiles": _side("profile", profiles, "person_id", name="the name that others see", photo_url="URL of the photo"),
 }
+
+POST_BY_OWNER = ("posts.author_id", "post_owners.author_id")
+COMMENT_BY_OWNER = ("comments.author_id", "comment_owners.author_id")
+SHARE_BY_OWNER = ("shares.person_id", "share_owners.person_id")
+# The conditions under which the rows of a thing count.
+POST = (("posts.post_id", "post_owners.post_id"), POST_BY_OWNER)
+COMMENT = (("comments.comment_id", "comment_owners.comment_id"), COMMENT_BY_OWNER)
+SHARE = (("shares.share_id", "share_owners.share_id"), SHARE_BY_OWNER)
 
 OF_COMMENT = {
     "post_id": "comments.post_id",
@@ -110,8 +146,13 @@ OF_COMMENT = {
 RANKING = Totals(
     key=("post_id", "commented_at", "comment_id"),
     counts={
-        "comments": Match(("comments",), key=OF_COMMENT),
-        "likes": Match(("comments", "likes"), on=(("comments.comment_id", "likes.target_id"),), key=OF_COMMENT),
+        "comments": Match(("comments", "comment_owners"), on=COMMENT, owned=(COMMENT_BY_OWNER,), key=OF_COMMENT),
+        "likes": Match(
+            ("comments", "comment_owners", "likes"),
+            on=(*COMMENT, ("comments.comment_id", "likes.target_id")),
+            owned=(COMMENT_BY_OWNER,),
+            key=OF_COMMENT,
+        ),
     },
     indexes=(("post_id", "likes", "commented_at", "comment_id"),),
 )
@@ -139,10 +180,25 @@ VIEW = Join(
     totals={"ranking": RANKING, "mutual": MUTUAL},
     key=("post_id",),
     counts={
-        "posts": Match(("posts",), key=OF_POST),
-        "likes": Match(("posts", "likes"), on=(("posts.post_id", "likes.target_id"),), key=OF_POST),
-        "comments": Match(("posts", "comments"), on=(("posts.post_id", "comments.post_id"),), key=OF_POST),
-        "shares": Match(("posts", "shares"), on=(("posts.post_id", "shares.post_id"),), key=OF_POST),
+        "posts": Match(("posts", "post_owners"), on=POST, owned=(POST_BY_OWNER,), key=OF_POST),
+        "likes": Match(
+            ("posts", "post_owners", "likes"),
+            on=(*POST, ("posts.post_id", "likes.target_id")),
+            owned=(POST_BY_OWNER,),
+            key=OF_POST,
+        ),
+        "comments": Match(
+            ("posts", "post_owners", "comments", "comment_owners"),
+            on=(*POST, ("posts.post_id", "comments.post_id"), *COMMENT),
+            owned=(POST_BY_OWNER, COMMENT_BY_OWNER),
+            key=OF_POST,
+        ),
+        "shares": Match(
+            ("posts", "post_owners", "shares", "share_owners"),
+            on=(*POST, ("posts.post_id", "shares.post_id"), *SHARE),
+            owned=(POST_BY_OWNER, SHARE_BY_OWNER),
+            key=OF_POST,
+        ),
     },
     present={"summary": POSTS, "top_comments": TOP_COMMENTS, "closest_likers": CLOSEST_LIKERS},
     checks=("posts = 1", "likes >= 0", "comments >= 0", "shares >= 0"),
@@ -153,4 +209,5 @@ VIEW = Join(
         "comments": "comments on the post",
         "shares": "how often the post is shared",
     },
+    version=2,
 )

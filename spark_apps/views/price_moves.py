@@ -1,7 +1,8 @@
 """Price moves: how far each price rose and fell within five minutes at most, by hour.
 
 A window begins with a trade, and contains the trades less than five minutes later. It belongs to the hour of its first
-trade, so the trades of an hour's first five minutes also count for the hour before.
+trade, so the trades of an hour's first five minutes also count for the hour before. Trades at the same time are in the
+order of the log.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -28,12 +29,14 @@ def transform(price: DataFrame) -> DataFrame:
 def fold(trades: DataFrame) -> DataFrame:
     """The trades of some symbols and hours → the largest moves of each symbol and hour."""
     group = Window.partitionBy("symbol", "hour")
-    following = group.orderBy(F.unix_micros("at")).rangeBetween(Window.currentRow, WINDOW - 1)
-    moves = trades.select(
-        "*",
-        (F.max("price").over(following) - F.col("price")).alias("rise"),
-        (F.col("price") - F.min("price").over(following)).alias("fall"),
-    ).where(_hour(F.col("at")) == F.col("hour"))
+    later = group.orderBy(F.unix_micros("at")).rangeBetween(1, WINDOW - 1)
+    same_time = Window.partitionBy("symbol", "hour", "at").orderBy("topic", "partition", "offset")
+    at_once = same_time.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    highest = F.greatest(F.max("price").over(later), F.max("price").over(at_once))
+    lowest = F.least(F.min("price").over(later), F.min("price").over(at_once))
+    moves = trades.select("*", (highest - F.col("price")).alias("rise"), (F.col("price") - lowest).alias("fall")).where(
+        _hour(F.col("at")) == F.col("hour")
+    )
     return moves.groupBy("symbol", "hour").agg(
         *(each for name in ("rise", "fall") for each in _largest(name)), F.count("*").alias("trades")
     )
@@ -41,7 +44,8 @@ def fold(trades: DataFrame) -> DataFrame:
 
 def _largest(move: str) -> list[Column]:
     """The largest move. Of several, the first counts."""
-    largest = F.max(F.struct(move, (-F.unix_micros("at")).alias("earliest"), "price"))
+    place = (-F.unix_micros("at")).alias("earliest"), -F.col("partition"), -F.col("offset")
+    largest = F.max(F.struct(move, *place, "price"))
     began = F.timestamp_micros(-largest["earliest"])
     return [largest[move].alias(move), largest["price"].alias(f"{move}_from"), began.alias(f"{move}_at")]
 
@@ -72,4 +76,5 @@ VIEW = Group(
         "fall_at": "time of the trade before the fall",
         "trades": "trades of the hour",
     },
+    version=2,
 )

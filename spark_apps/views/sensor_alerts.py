@@ -4,6 +4,8 @@ A run ends with the first reading in range, and at the end of the hour. If readi
 range comes first. Each reading says its own range, so a changed range does not change what earlier readings meant.
 """
 
+import sys
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -21,8 +23,9 @@ FROM {view} WHERE kind = 'malfunction' GROUP BY machine_id
 def transform(reading: DataFrame) -> DataFrame:
     """One row per reading: whether it is out of range, and by how much."""
     over, under = F.col("measured") - F.col("highest"), F.col("lowest") - F.col("measured")
+    excess = F.least(F.greatest(over, under), F.lit(sys.float_info.max))  # finite readings may be further apart
     hour, at = F.date_trunc("hour", "event_time").alias("hour"), F.col("event_time").alias("at")
-    return reading.select("sensor_id", hour, at, "machine_id", F.greatest(over, under).alias("excess"))
+    return reading.select("sensor_id", hour, at, "machine_id", excess.alias("excess"))
 
 
 def fold(readings: DataFrame) -> DataFrame:
@@ -62,4 +65,5 @@ VIEW = Group(
         "machine_id": "the machine that the sensor is on",
         "kind": "`out_of_range`, or `malfunction` from three readings on",
     },
+    version=2,
 )

@@ -14,7 +14,7 @@ SELECT p.page_id, v.title, v.text, v.author_id, v.edited_at
 FROM (SELECT DISTINCT page_id FROM {view}) AS p CROSS JOIN LATERAL (
     SELECT * FROM {view} AS v WHERE v.page_id = p.page_id
     ORDER BY v.page_id DESC, v.partition DESC, v."offset" DESC LIMIT 1
-) AS v WHERE v.verb <> 'deleted'
+) AS v WHERE v.verb = 'edited'
 """
 
 # The n-th occurrence of a line cancels out with its n-th occurrence in the version before. A line that only moves is
@@ -43,7 +43,8 @@ FROM (
 def transform(page_edit: DataFrame) -> DataFrame:
     """One row per event: the page as it is since then."""
     values = ("verb", "title", "text", "author_id", "comment")
-    return page_edit.select("page_id", "partition", "offset", *values, F.col("event_time").alias("edited_at"))
+    known = page_edit.where(F.col("verb").isin("edited", "deleted"))
+    return known.select("page_id", "partition", "offset", *values, F.col("event_time").alias("edited_at"))
 
 
 VIEW = View(
@@ -63,4 +64,5 @@ VIEW = View(
         "comment": "why the author changed the page",
         "edited_at": "time of the edit, by corrected event time",
     },
+    version=2,
 )

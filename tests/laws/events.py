@@ -6,7 +6,7 @@ There are few different values, so that keys repeat, and some values are hostile
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -38,6 +38,7 @@ _TEXTS: tuple[str, ...] = (
 )
 LONG = tuple(Random(3).randbytes(4_000).hex()[:n] for n in (2_500, 8_000))  # longer than an index accepts
 _TEXTS += LONG
+_COMPLETED = 0.9  # the share of events that get what their verb requires
 IDS = ("a", "a\x00", "a\u2400")  # few, so that events often refer to another event's id
 _INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
 _TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
@@ -64,6 +65,8 @@ def value(field: Field) -> Draw:
     if field.name in {"occurred_at", "sent_at", "received_at"}:
         times = one_of(near, near, an_hour_later, sampled_from(_TIMES)) if field.required else near
         return times if field.required else one_of(_none, times)
+    if field.values:
+        return sampled_from(field.values)
     texts = IDS if field.name in {"event_id", "search_id", "cart_id"} else _TEXTS
     least = field.shortest or 0
 
@@ -97,9 +100,18 @@ def _value_or_example(event_type: EventType, field: Field) -> Draw:
 
 
 def event(event_type: EventType) -> Draw:
-    """An event in its wire format."""
+    """An event in its wire format. A few events lack a field that their verb requires."""
     fields = {f.name: _value_or_example(event_type, f) for f in event_type.fields}
-    return lambda chosen: _encode({name: draw(chosen) for name, draw in fields.items()})
+    present = {f.name: value(replace(f, required=True)) for f in event_type.fields}
+
+    def drawn(chosen: Random) -> bytes:
+        found = {name: draw(chosen) for name, draw in fields.items()}
+        for rule in event_type.required:
+            if found[rule.when] in rule.is_in and found[rule.field] is None and chosen.random() < _COMPLETED:
+                found[rule.field] = present[rule.field](chosen)
+        return _encode(found)
+
+    return drawn
 
 
 def _encode(fields: dict[str, Any]) -> bytes:

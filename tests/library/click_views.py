@@ -73,3 +73,37 @@ TIMELINE = Join(
     },
     publish=True,
 )
+
+
+def _sent(click: DataFrame) -> DataFrame:
+    """The clicks whose URL is "thing:person". A `search_id` of 0 deletes the thing."""
+    parts = F.split("url", ":")
+    return click.select(
+        "*", parts[0].alias("thing"), parts[1].alias("person"), (F.col("search_id") == "0").alias("ends")
+    )
+
+
+def _things(click: DataFrame) -> DataFrame:
+    return _sent(click).select("thing", "person", latest("event_time", deleted=F.col("ends")).alias("last"))
+
+
+def _owners(click: DataFrame) -> DataFrame:
+    return _sent(click).where("NOT ends").select("thing", latest(-F.col("offset"), owner="person").alias("first"))
+
+
+_BY_OWNER = ("things.person", "owners.owner")
+OWNED = Join(
+    sides={
+        "things": View(reads=("click",), transform=_things, key=("thing", "person"), measures={"last": Latest()}),
+        "owners": View(reads=("click",), transform=_owners, key=("thing",), measures={"first": Latest()}),
+    },
+    key=("thing",),
+    counts={
+        "things": Match(
+            ("things", "owners"),
+            on=(("things.thing", "owners.thing"), _BY_OWNER),
+            owned=(_BY_OWNER,),
+            key={"thing": "things.thing"},
+        )
+    },
+)

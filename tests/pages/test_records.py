@@ -69,12 +69,12 @@ def test_the_views_that_read_a_record_are_listed(archived: Settings) -> None:
 
 
 INPUTS = """
-CREATE TABLE state.cart_v1_inputs (cart_id text, topic text, partition integer, "offset" bigint);
-INSERT INTO state.cart_v1_inputs VALUES ('full', 'cart_event', 1, 7), ('other', 'cart_event', 0, 7);
-CREATE TABLE state.people_search_v1 (person_id text, last_topic text, last_partition integer, last_offset bigint);
-INSERT INTO state.people_search_v1 VALUES ('ann', 'profile', 0, 3);
+CREATE TABLE state.cart_v2_inputs (cart_id text, topic text, partition integer, "offset" bigint);
+INSERT INTO state.cart_v2_inputs VALUES ('full', 'cart_event', 1, 7), ('other', 'cart_event', 0, 7);
+CREATE TABLE state.people_search_v2 (person_id text, last_topic text, last_partition integer, last_offset bigint);
+INSERT INTO state.people_search_v2 VALUES ('ann', 'profile', 0, 3);
 """
-NO_INPUTS = "DROP TABLE state.cart_v1_inputs; DROP TABLE state.people_search_v1"
+NO_INPUTS = "DROP TABLE state.cart_v2_inputs; DROP TABLE state.people_search_v2"
 
 
 def test_rows_that_store_coordinates_name_their_keys(filled: Settings, tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_rows_that_store_coordinates_name_their_keys(filled: Settings, tmp_path:
     with connect(filled, autocommit=True) as connection:
         connection.execute(INPUTS.encode())
         for view, topic, partition in (("cart", "cart_event", 1), ("people_search", "profile", 0)):
-            a_view(connection, view, reads=(topic,))
-            merged_to(connection, view, Positions({topic: {partition: 100}}, {topic: "id"}))
+            a_view(connection, view, 2, reads=(topic,))
+            merged_to(connection, view, Positions({topic: {partition: 100}}, {topic: "id"}), 2)
         try:
             [cart] = record_report.record_readers(settings, Place("cart_event", 1, 7))
             [person] = record_report.record_readers(settings, Place("profile", 0, 3))

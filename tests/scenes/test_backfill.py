@@ -309,7 +309,7 @@ def test_a_batch_only_view_is_built_and_proved_from_the_raw_log(world: World, on
 
     buy(short, "bob", "lamp", "rug", "vase")
     assert world.ask(pairs) == [(1,)]
-    world.ask("UPDATE batch.also_bought_v1 SET customers = 7 WHERE product = 'lamp' AND also = 'rug' RETURNING 1")
+    world.ask("UPDATE batch.also_bought_v2 SET customers = 7 WHERE product = 'lamp' AND also = 'rug' RETURNING 1")
     run = oncall.trigger("reconcile", views=[BATCH_ONLY], from_raw=True, repair=True)
     oncall.wait_for_run("reconcile", run)
     assert outcomes(world, run)[BATCH_ONLY][:3] == ("EQUAL", 0, 1)  # one row, although the log has another buyer

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import runtime
 from runtime import keeper
 from runtime.services import SERVICES
 from tests.deadline import deadline, until
+from tests.house.tree import PROJECT
 from tests.scenes.collector_client import (
     NDJSON,
     Client,
@@ -28,6 +31,7 @@ from tests.scenes.collector_client import (
     read_topic,
     record,
 )
+from tests.scenes.documented import agrees, examples, outputs
 from tests.scenes.restarts import pids, require_restarted
 from truelog.log import topics
 from truelog.storage import api_key
@@ -64,6 +68,25 @@ def test_an_event_is_in_the_log_where_the_response_says(producer: Client) -> Non
     assert value is not None
     assert value.startswith(b'{"received_at":"')
     assert value.endswith(b'Z",' + sent[1:])
+
+
+def test_every_example_of_the_documentation_works(producer: Client, tmp_path: Path) -> None:
+    found = examples(PROJECT / "docs/events.md")
+    address = producer.settings.address("collector")
+    replaced = {"127.0.0.1:18080": f"{address.host}:{address.port}", ".truelog/": f"{producer.settings.home}/"}
+    printed = outputs(found, replaced, tmp_path)
+    assert [e.command for e, output in zip(found, printed, strict=True) if not agrees(e.shown, output)] == []
+    assert sum(bool(each.shown) for each in found) > 8
+
+
+def test_the_openapi_document_describes_each_event_type_to_who_has_a_key(producer: Client) -> None:
+    assert producer.request("GET", "/openapi.json", None, {}).status == 401
+    response = producer.request("GET", "/openapi.json", None, {"Authorization": f"Bearer {producer.key}"})
+    schemas = response.body["components"]["schemas"]
+    assert (response.status, {"page_view", "tweet"} <= schemas.keys(), "ticks" in schemas) == (200, True, False)
+    event = Draft202012Validator(schemas["page_view"])
+    assert event.is_valid(page_view())
+    assert not any(map(event.is_valid, (page_view(status=99), page_view(type="tweet"), page_view(received_at="now"))))
 
 
 def test_valid_and_invalid_events_are_listed_separately(producer: Client) -> None:

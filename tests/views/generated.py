@@ -66,7 +66,7 @@ def timed_logs_and_relations(
     drawn = [timed(case, log) for case, log in enumerate(_logs(lab, view))]
     lab.rebuild_all(name, view, [log for log, _ in drawn])
     for case, (log, clock) in enumerate(drawn):
-        events = [event for topic in view.reads for event in _good(lab, topic, log)]
+        events = [event for topic in view.reads for event in good_events(lab, topic, log)]
         yield events, clock, Reader(lab, name, view, clock)(case)
 
 
@@ -103,7 +103,7 @@ def clock_at_the_end(lab: Lab, view: View) -> datetime:
     return clock_after(view, last_cut(_logs(lab, view)))
 
 
-def _good(lab: Lab, topic: str, log: list[Record]) -> list[Row]:
+def good_events(lab: Lab, topic: str, log: list[Record]) -> list[Row]:
     """The valid events of a topic, with their topic, partition and offset."""
     records = [record for record in log if record.topic == topic]
     values = pa.array([record.value for record in records], pa.binary())
@@ -123,3 +123,14 @@ def last(events: list[Row], topic: str, *key: str) -> dict[Any, Row]:
     """The last event of each key, by event time and then by the order of the log."""
     ordered = sorted(events, key=lambda each: (each["event_time"], each["partition"], each["offset"]))
     return {tuple(each[k] for k in key): each for each in ordered if each["topic"] == topic}
+
+
+def of_owners(events: list[Row], topic: str, thing: str, person: str, made: str) -> list[Row]:
+    """The events, without the events of a topic about a thing of another person, or of a thing without an owner.
+
+    The thing belongs to the person of the event with the smallest offset that makes it.
+    """
+    making = [each for each in events if each["topic"] == topic and each["verb"] == made]
+    first = sorted(making, key=lambda each: (-each["offset"], each["partition"]))
+    owners = {each[thing]: each[person] for each in first}
+    return [each for each in events if each["topic"] != topic or owners.get(each[thing]) == each[person]]

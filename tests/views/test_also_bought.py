@@ -64,6 +64,10 @@ ONE_OF_THREE_IS_LEFT = [
 @examples(
     {
         "removed": ([*ONE_OF_THREE_IS_LEFT, changed("checked_out", None)], {}),
+        "nothing added": (
+            [*ONE_OF_THREE_IS_LEFT, changed("added", "rug", quantity=0), changed("checked_out", None)],
+            {},
+        ),
         "added again": (
             [*ONE_OF_THREE_IS_LEFT, changed("added", "rug", quantity=2), changed("checked_out", None)],
             {("lamp", "rug"): 1},
@@ -112,7 +116,7 @@ def naive_pairs(events: list[Row]) -> Counter[tuple[str, str]]:
     for event in sorted(events, key=lambda each: (each["offset"], each["partition"])):
         if event["verb"] == "checked_out":
             customers[event["cart_id"]] = event["visitor_id"]
-        elif event["verb"] in ("added", "quantity_changed", "removed") and event["product"] is not None:
+        elif event["product"] is not None and (event["verb"] != "added" or event["quantity"]):
             last[event["cart_id"], event["product"]] = event
     products = defaultdict[str, set[str]](set)
     for (cart, product), event in last.items():

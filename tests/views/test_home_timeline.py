@@ -6,7 +6,7 @@ from typing import Any
 from spark_apps.views.home_timeline import timeline
 from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
-from tests.views.generated import last, logs_and_relations
+from tests.views.generated import last, logs_and_relations, of_owners
 from tests.views.people import named
 from truelog import View
 
@@ -98,6 +98,30 @@ def test_an_author_without_a_profile_has_no_name(relations: Relations) -> None:
     assert (row["tweet_id"], row["author"]) == ("t1", None)
 
 
+OF_BOB = [followed("ann", "bob"), followed("ann", "eve"), tweeted("t1", "bob", text="mine")]
+
+
+@examples(
+    {
+        "deleted": ([*OF_BOB, deleted("t1", "eve", "10:05:00")], [("t1", "bob", "mine")]),
+        "deleted before": ([deleted("t1", "eve", "09:00:00"), *OF_BOB], [("t1", "bob", "mine")]),
+        "taken over": ([*OF_BOB, tweeted("t1", "eve", "10:05:00", "hers")], [("t1", "bob", "mine")]),
+        "back-dated": ([*OF_BOB, tweeted("t1", "eve", "08:00:00", "hers")], [("t1", "bob", "mine")]),
+        "given up": ([*OF_BOB, deleted("t1", "bob", "10:05:00"), tweeted("t1", "eve", "10:06:00", "hers")], []),
+        "posted after its deletion": ([deleted("t1", "bob", "11:00:00"), *OF_BOB], []),
+    },
+    in_order=True,
+)
+def test_only_the_first_author_in_the_log_changes_a_tweet(relations: Relations, expected: Any) -> None:
+    assert [(row["tweet_id"], row["author_id"], row["text"]) for row in relations["newest"]] == expected
+    assert len(relations[None]) == len(expected)
+
+
+@example([*OF_BOB, followed("cid", "bob"), deleted("t1", "eve", "10:05:00")], in_order=True, view=timeline(popular=1))
+def test_nobody_else_deletes_a_popular_author_s_tweet(relations: Relations) -> None:
+    assert entries(relations["newest"]) == [("ann", "t1"), ("cid", "t1")]
+
+
 POPULAR = [
     *(followed("ann", "bob"), tweeted("t1", "bob"), tweeted("t2", "bob", "10:02:00")),
     followed("cid", "bob", "10:03:00"),
@@ -129,7 +153,7 @@ def test_generated_logs_give_the_timelines_of_a_naive_loop(lab: Lab, name: str, 
 
 def naive_timelines(events: list[Row]) -> list[tuple[str, str]]:
     follows = last(events, "follow", "follower_id", "followee_id")
-    tweets = last(events, "tweet", "tweet_id")
+    tweets = last(of_owners(events, "tweet", "tweet_id", "author_id", "posted"), "tweet", "tweet_id")
     return [
         (reader, tweet)
         for (tweet,), posted in tweets.items()

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
-from tests.views.generated import last, logs_and_relations
+from tests.views.generated import last, logs_and_relations, of_owners
 from tests.views.people import named
 from truelog import View
 
@@ -18,13 +18,15 @@ def liked(target: str, person: str, time: str = "10:10:00", verb: str = "liked")
     return sent("like", target_id=target, person_id=person, verb=verb, occurred_at=at(time))
 
 
-def commented(comment: str, time: str = "10:05:00", verb: str = "posted", post: str = "x1") -> Sent:
-    fields = {"comment_id": comment, "post_id": post, "author_id": "bob", "text": f"comment {comment}"}
+def commented(
+    comment: str, time: str = "10:05:00", verb: str = "posted", post: str = "x1", person: str = "bob"
+) -> Sent:
+    fields = {"comment_id": comment, "post_id": post, "author_id": person, "text": f"comment {comment}"}
     return sent("comment", verb=verb, occurred_at=at(time), **fields)
 
 
-def shared(share: str, post: str = "x1", time: str = "10:20:00", verb: str = "shared") -> Sent:
-    return sent("share", share_id=share, post_id=post, person_id="bob", verb=verb, occurred_at=at(time))
+def shared(share: str, post: str = "x1", time: str = "10:20:00", verb: str = "shared", person: str = "bob") -> Sent:
+    return sent("share", share_id=share, post_id=post, person_id=person, verb=verb, occurred_at=at(time))
 
 
 def befriended(one: str, other: str, time: str = "09:00:00", verb: str = "friended") -> Sent:
@@ -61,6 +63,27 @@ def test_comments_and_shares_count_until_they_are_deleted(rows: Rows) -> None:
 @example([posted(), liked("x1", "bob"), posted("x2"), posted("x1", "ann", "11:00:00", "deleted")])
 def test_a_deleted_post_vanishes_and_a_post_without_likes_is_shown(rows: Rows) -> None:
     assert counts(rows) == [("x2", 0, 0, 0)]
+
+
+MINE = [posted("x1", "ann"), commented("c1"), shared("s1"), liked("x1", "bob")]
+
+
+@examples(
+    {
+        "post deleted": ([*MINE, posted("x1", "eve", "11:00:00", "deleted")], None),
+        "post taken over": ([*MINE, posted("x1", "eve", "11:00:00")], None),
+        "post taken over before its time": ([*MINE, posted("x1", "eve", "08:00:00")], None),
+        "comment deleted": ([*MINE, commented("c1", "11:00:00", "deleted", person="eve")], None),
+        "comment moved away": ([*MINE, commented("c1", "11:00:00", post="x2", person="eve")], None),
+        "share withdrawn": ([*MINE, shared("s1", "x1", "11:00:00", "unshared", person="eve")], None),
+        "share moved away": ([*MINE, shared("s1", "x2", "11:00:00", person="eve")], None),
+    },
+    in_order=True,
+)
+def test_another_person_changes_no_post_comment_or_share(relations: Relations, expected: None) -> None:
+    assert counts(relations[None]) == [("x1", 1, 1, 1)]
+    assert [row["author_id"] for row in relations["summary"]] == ["ann"]
+    assert [(row["comment_id"], row["author_id"]) for row in relations["top_comments"]] == [("c1", "bob")]
 
 
 @example(
@@ -105,6 +128,12 @@ def test_generated_logs_give_the_counts_of_a_naive_loop(lab: Lab, name: str, vie
 
 def naive_counts(events: list[Row]) -> list[tuple[str, int, int, int]]:
     gone = {"deleted", "unliked", "unshared"}
+    for owned in (
+        ("post", "post_id", "author_id", "posted"),
+        ("comment", "comment_id", "author_id", "posted"),
+        ("share", "share_id", "person_id", "shared"),
+    ):
+        events = of_owners(events, *owned)
     alive = {
         topic: {key: row for key, row in last(events, topic, *keys).items() if row["verb"] not in gone}
         for topic, *keys in (

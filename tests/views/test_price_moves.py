@@ -33,6 +33,12 @@ def test_a_move_that_takes_five_minutes_does_not_count(rows: Rows) -> None:
     assert moves(rows) == [(0, 0)]
 
 
+@example([traded(100, "10:00:00"), traded(120, "10:00:00"), traded(110, "10:00:00")], in_order=True)
+def test_trades_at_the_same_time_are_in_the_order_of_the_log(rows: Rows) -> None:
+    [row] = rows
+    assert (row["rise"], row["rise_from"], row["fall"], row["fall_from"]) == (20, 100, 10, 120)
+
+
 @example([traded(100, "10:58:00"), traded(150, "11:01:00")])
 def test_a_move_belongs_to_the_hour_in_which_it_began(rows: Rows) -> None:
     assert moves(rows) == [(50, 0), (0, 0)]
@@ -70,8 +76,12 @@ def naive_moves(events: list[Row]) -> dict[tuple[str, datetime], tuple[int, int]
     for symbol, traded_events in trades.items():
         for first in traded_events:
             begin, price = first["event_time"], first["price"]
-            later = [e["price"] for e in traded_events if timedelta() <= e["event_time"] - begin < WINDOW]
+            later = [e["price"] for e in traded_events if place(e) >= place(first) and e["event_time"] - begin < WINDOW]
             key = symbol, begin.replace(minute=0, second=0, microsecond=0)
             rise, fall = best.get(key, (0, 0))
             best[key] = max(rise, max(later) - price), max(fall, price - min(later))
     return best
+
+
+def place(event: Row) -> tuple[datetime, int, int]:
+    return event["event_time"], event["partition"], event["offset"]

@@ -1,5 +1,6 @@
 """Sensor alerts: runs of readings out of range, and malfunctions."""
 
+import sys
 from collections import defaultdict
 from typing import Any
 
@@ -33,6 +34,11 @@ def test_a_run_ends_with_a_reading_in_range(rows: Rows) -> None:
 def test_three_in_a_row_are_a_malfunction_of_the_machine(relations: Relations) -> None:
     [machine] = relations["machines"]
     assert (machine["machine_id"], machine["runs"], machine["longest"]) == ("m1", 1, 3)
+
+
+@example([sent("reading", sensor_id="s", machine_id="m", measured=1.7e308, lowest=-1.0, highest=-1.7e308)])
+def test_the_excess_of_finite_readings_is_finite(rows: Rows) -> None:
+    assert [row["worst"] for row in rows] == [sys.float_info.max]
 
 
 HOT = [read(90.0, "10:00:00"), read(90.0, "10:00:02"), read(90.0, "10:00:04")]

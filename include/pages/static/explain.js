@@ -173,7 +173,10 @@ function listed({ key, events, streamed, rebuilt }) {
     (event.rows.length ? event.rows : [null]).map((row, n) => [
       ...(n ? ["", "", "", ""] : [
         number(event.number),
-        recordLink(event.topic, event.partition, event.offset),
+        [
+          recordLink(event.topic, event.partition, event.offset),
+          event.refused ? h("span", { class: "quiet" }, ` changes nothing: ${seen(event.refused)}`) : null,
+        ],
         moment(event.event_time),
         moment(event.broker_time),
       ]),

@@ -16,11 +16,16 @@ def show(found: Explanation) -> None:
         _add(table, event, columns)
     if found.events:
         table.show()
+    for event in found.events:
+        if event.refused:
+            say(f"event {event.number} changes nothing: {event.refused}")
     if found.earlier:
         say(f"earlier events: --before {found.earlier}")
     cost = found.cost
     size = f"{cost.records:,} records in {cost.files:,} files ({cost.bytes / 1e6:,.1f} MB)"
     say(f"{found.total:,} events of {size}, {found.seconds:.1f} s")
+    if found.refused:
+        say(f"{found.refused:,} of the events were refused")
     for row in found.streamed if found.verdict is Verdict.DIFFERENT else ():
         say(f"in the view: {row}")
     say(f"{found.verdict}  {found.reason}".rstrip())

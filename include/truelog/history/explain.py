@@ -38,8 +38,8 @@ from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.row_filter import RowFilter
 from truelog.tables.table import Table
-from truelog.tables.tracing.event_steps import EVENT_TIME, PLACE, EventSteps, Place
-from truelog.tables.tracing.trace import Trace, TracedTable
+from truelog.tables.tracing.event_steps import EVENT_TIME, PLACE, STEP, EventSteps, Place
+from truelog.tables.tracing.trace import REASON, Trace
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -109,9 +109,10 @@ def explain(
             as_data(stored.rows),
             as_data(rebuilt),
             listed.total,
-            _events(settings, trace.tables, steps, listed, rows),
+            _events(settings, trace, steps, listed, rows),
             archive_reader.scan_cost(settings, Wanted.between(Positions(), end)),
             time.monotonic() - began,
+            0 if trace.refused is None else trace.refused.select(PLACE).distinct().count(),
         )
 
 
@@ -185,13 +186,14 @@ def _verdict(stored: _Stored, rebuilt: ShownRows, total: int, missing: int) -> t
 
 
 def _events(
-    settings: Settings, traced: Sequence[TracedTable], steps: EventSteps, listed: _Listed, rows: Mapping[int, ShownRows]
+    settings: Settings, trace: Trace, steps: EventSteps, listed: _Listed, rows: Mapping[int, ShownRows]
 ) -> list[ExplainedEvent]:
     adds: dict[int, list[Addition]] = {}
-    for source in traced:
+    for source in trace.tables:
         for step, added in shown_rows.of_states(settings, source.table, steps.at_events(source.listed)).items():
             relation = source.table.relation
             adds.setdefault(step, []).extend(Addition(relation, each.key_data, each.row_data) for each in added)
+    refused = _refused(trace, steps)
     return [
         ExplainedEvent(
             listed.before + step,
@@ -202,6 +204,14 @@ def _events(
             _EPOCH + timedelta(microseconds=place.at),
             adds.get(step, []),
             as_data(rows.get(step, ())),
+            refused.get(step, ""),
         )
         for step, (place, event_time) in enumerate(zip(listed.places, listed.times, strict=True), 1)
     ]
+
+
+def _refused(trace: Trace, steps: EventSteps) -> dict[int, str]:
+    """Why events change nothing, by their step."""
+    if trace.refused is None:
+        return {}
+    return {row[STEP]: row[REASON] for row in steps.at_events(trace.refused).collect()}

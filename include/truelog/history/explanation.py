@@ -32,7 +32,10 @@ class Addition:
 
 @dataclass(frozen=True)
 class ExplainedEvent:
-    """An event, what it adds, and the explained rows after it: at most one, or the rows of a group."""
+    """An event, what it adds, and the explained rows after it: at most one, or the rows of a group.
+
+    `refused` says why the event changes nothing; it is empty for other events.
+    """
 
     number: int
     topic: str
@@ -42,6 +45,7 @@ class ExplainedEvent:
     broker_time: datetime
     adds: Sequence[Addition]
     rows: Sequence[Mapping[str, Any]]
+    refused: str = ""
 
     @property
     def coordinates(self) -> str:
@@ -56,6 +60,7 @@ class Explanation:
     key: the values as they were given.
     missing: records below the view's positions that are not archived yet.
     total: the number of events on all pages.
+    refused: how many of them change nothing, because the thing belongs to another person.
     """
 
     view: str
@@ -71,6 +76,7 @@ class Explanation:
     events: Sequence[ExplainedEvent]
     cost: ScanCost
     seconds: float
+    refused: int = 0
 
     @property
     def earlier(self) -> str | None:
@@ -91,6 +97,7 @@ class Explanation:
             "rebuilt": list(self.rebuilt),
             "order": ORDER,
             "total": self.total,
+            "refused": self.refused,
             "earlier": self.earlier,
             "events": [asdict(each) for each in self.events],
             "cost": {**asdict(self.cost), "seconds": round(self.seconds, 3)},

@@ -1,7 +1,7 @@
 """Validation of parsed records against their event type, column by column.
 
 An invalid record is NULL in every column except `invalid`, which contains the first reason. The fields are checked in
-order, followed by `event_time`. No check depends on another row.
+order, followed by the required fields and by `event_time`. No check depends on another row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from truelog.schema.event import EventType
 from truelog.schema.field import INSTANT, Field
 from truelog.schema.instants import EARLIEST, LATEST
+from truelog.schema.required import Required
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -25,13 +26,14 @@ def validate_columns(
     *,
     checked: Sequence[Field],
 ) -> pa.RecordBatch:
-    """Validate these fields and the times, and return the parsed fields, `event_time` and `invalid`."""
+    """Validate these fields and the rules of the event type: return the parsed fields, `event_time` and `invalid`."""
     broker = broker_times.cast(pa.int64())
     receipt = pc.coalesce(parsed["received_at"].cast(pa.int64()), broker)
     event_time = _event_time(parsed, receipt)
     # The limit also uses the broker's time, so that a producer cannot raise the limit with a forged `received_at`.
     latest = pc.add(pc.min_element_wise(receipt, broker), future_limit // _MICROSECOND)
     reasons = [reason for field in checked for reason in _field_errors(field, parsed[field.name])]
+    reasons += [reason for rule in event_type.required for reason in _missing(rule, parsed)]
     reasons += _time_errors(event_time, latest, future_limit)
     unreadable = parsed["invalid"] if "invalid" in parsed.schema.names else pa.nulls(parsed.num_rows, pa.string())
     invalid = pc.coalesce(unreadable, *reasons)
@@ -65,6 +67,18 @@ def _field_errors(field: Field, column: pa.Array) -> Iterator[pa.Array]:
         yield from _bound_errors(f"{field.name}:", column, field.least, field.most)
     if field.shortest is not None or field.longest is not None:
         yield from _bound_errors(f"{field.name}: length", _lengths(column), field.shortest, field.longest)
+    if field.values:
+        unknown = pc.and_(column.is_valid(), pc.invert(_is_in(column, field.values)))
+        yield from _reason(unknown, f"{field.name}: not one of {', '.join(field.values)}")
+
+
+def _missing(rule: Required, parsed: pa.RecordBatch) -> Iterator[pa.Array]:
+    missing = pc.and_(_is_in(parsed[rule.when], rule.is_in), parsed[rule.field].is_null())
+    yield from _reason(missing, f"{rule.field}: {rule.reason}")
+
+
+def _is_in(column: pa.Array, values: Sequence[str]) -> pa.Array:
+    return pc.is_in(column, pa.array(values, pa.string()))
 
 
 def _bound_errors(label: str, numbers: pa.Array, least: float | None, most: float | None) -> Iterator[pa.Array]:

@@ -12,12 +12,14 @@ every record, with the same result. It decodes the records that are not plain:
    record's number. If exactly one object precedes each sentinel, no record has affected another.
 3. If anything fails, records that are certainly invalid are removed, and the rest is split into halves, down to single
    records. The result for a record is the result of parsing it alone.
-4. Required fields, bounds, event_time and the future limit are checked by column (`truelog.schema.batch_validation`).
+4. Required fields, bounds, allowed values, event_time and the future limit are checked by column
+   (`truelog.schema.batch_validation`).
 
-The decoder accepts what `event_type.model` accepts and returns the same values, with two exceptions, on which parsers
-disagree: a record with a duplicate declared field (pydantic takes the last value), and a record with a number outside
-the range of float, such as 1e400. The decoder treats both as invalid. Conversely, unknown fields may be nested more
-deeply and contain longer numbers than pydantic's parser accepts.
+The decoder accepts what `event_type.model` accepts if no required field is missing (`truelog.schema.required`), and
+returns the same values, with two exceptions, on which parsers disagree: a record with a duplicate declared field
+(pydantic takes the last value), and a record with a number outside the range of float, such as 1e400. The decoder
+treats both as invalid. Conversely, unknown fields may be nested more deeply and contain longer numbers than pydantic's
+parser accepts.
 U+0000 in text becomes U+2400, because PostgreSQL cannot store U+0000. -0.0 becomes 0.0.
 """
 

@@ -20,10 +20,11 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic import Field as Declared
 
-from truelog.schema import declaration_files, derived
+from truelog.schema import declaration_files, derived, required
 from truelog.schema.derived import Derived
 from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
 from truelog.schema.quality import DEFAULTS, Quality
+from truelog.schema.required import Required
 from truelog.support import timestamps
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration
@@ -125,6 +126,7 @@ class EventType:
     topic: Topic
     quality: Quality = DEFAULTS
     derived: tuple[Derived, ...] = ()
+    required: tuple[Required, ...] = ()
     future_limit: timedelta = FUTURE_LIMIT
     decoder: int = 1  # the number of the decoder in `truelog.schema.event_version`
     version: int = 0
@@ -138,6 +140,7 @@ class EventType:
         _require_no_validators(self.model)
         _require_valid_topic(self.topic, self.fields, self.name)
         derived.require_valid(self.name, self.derived, self.fields)
+        required.require_valid(self.name, self.required, self.fields)
         self.quality.require_valid(self.name, self.nullable)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -192,7 +195,8 @@ class EventType:
     @property
     def json_schema(self) -> dict[str, Any]:
         """The JSON Schema of the event on the wire, for producers in other languages."""
-        return self.model.model_json_schema()
+        rules = [each.json_schema for each in self.required]
+        return self.model.model_json_schema() | ({"allOf": rules} if rules else {})
 
     @property
     def markdown(self) -> str:
@@ -203,7 +207,7 @@ class EventType:
         topic = f"Partitions: {self.topic.partitions}, {key}. In Kafka {retention}; in the archive forever."
         lines = [f"## {self.name}", "", description, "", topic]
         lines += ["", "| field | type | required | bounds | description |", "| --- | --- | --- | --- | --- |"]
-        lines += [_markdown_row(field) for field in self.fields]
+        lines += [_markdown_row(field, self.required) for field in self.fields]
         lines += [
             f"| {name} | str, from {each.source} | | | {each.descriptions.get(name, '')} |"
             for each in self.derived
@@ -248,13 +252,13 @@ def load_event(path: Path) -> EventType:
     """The event type that the file declares."""
     module = _module(path)
     topic, quality = getattr(module, "TOPIC", None), getattr(module, "QUALITY", DEFAULTS)
-    columns = tuple(getattr(module, "DERIVED", ()))
+    columns, rules = tuple(getattr(module, "DERIVED", ())), tuple(getattr(module, "REQUIRED", ()))
     models = [each for each in vars(module).values() if _is_event(each, module)]
     if not isinstance(topic, Topic) or len(models) != 1:
         raise BadDeclaration(f"{path}: declare `TOPIC = Topic(…)` and exactly one class deriving from Event.")
     try:
         _require_own_names(models[0])
-        return EventType(path.stem, models[0], topic, quality, columns)
+        return EventType(path.stem, models[0], topic, quality, columns, rules)
     except BadDeclaration as bad:
         raise BadDeclaration(f"{path}: {bad}") from None
 
@@ -322,7 +326,7 @@ def _require_valid_topic(topic: Topic, fields: Iterable[Field], name: str) -> No
         raise BadDeclaration(f"{name}: a retention of {topic.retention!r} keeps no records.")
 
 
-def _markdown_row(field: Field) -> str:
+def _markdown_row(field: Field, rules: Iterable[Required]) -> str:
     limits = {
         "≥": field.least,
         "≤": field.most,
@@ -330,5 +334,7 @@ def _markdown_row(field: Field) -> str:
         "length ≤": field.longest,
     }
     bounds = ", ".join(f"{word} {limit}" for word, limit in limits.items() if limit is not None)
-    required = "yes" if field.required else ""
-    return f"| {field.name} | {field.type_name} | {required} | {bounds} | {field.description} |"
+    bounds = f"one of {', '.join(field.values)}" if field.values else bounds
+    conditions = " or ".join(rule.condition for rule in rules if rule.field == field.name)
+    needed = "yes" if field.required else f"if {conditions}" if conditions else ""
+    return f"| {field.name} | {field.type_name} | {needed} | {bounds} | {field.description} |"

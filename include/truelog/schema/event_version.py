@@ -1,9 +1,10 @@
 """Event versions: the declarations of an event type as data, and the version that judges each record.
 
 A record is judged for ever by the version of its event type that was in force at its offset. A declaration contains
-everything that decides what a record means: the fields with their types and bounds, the derived columns, the future
-limit, and the number of the decoder. A version's cut is the first offset of each partition that the version judges. A
-reading is one list of versions and cuts; judging a topic's history again begins another reading.
+everything that decides what a record means: the fields with their types, bounds and allowed values, the required
+fields, the derived columns, the future limit, and the number of the decoder. A version's cut is the first offset of
+each partition that the version judges. A reading is one list of versions and cuts; judging a topic's history again
+begins another reading.
 """
 
 import json
@@ -11,13 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field as Declared
 from pydantic import create_model
 
+from truelog.schema import required
 from truelog.schema.decode import decode
 from truelog.schema.derived import Derived
 from truelog.schema.event import Event, EventType, PastVersion, Topic
@@ -51,13 +53,15 @@ def declaration_of(event_type: EventType) -> dict[str, Any]:
         "future_limit": event_type.future_limit.total_seconds(),
         "fields": [_field_as_data(each) for each in event_type.fields],
         **({"derived": derived} if derived else {}),  # absent if the type derives no column
+        **({"required": required.as_data(event_type.required)} if event_type.required else {}),
     }
 
 
 def _field_as_data(declared: Field) -> dict[str, Any]:
     bounds = {name: getattr(declared, name) for name in _BOUNDS}
     given = {name: bound for name, bound in bounds.items() if bound is not None}
-    return {"name": declared.name, "type": declared.type_name, "required": declared.required, **given}
+    values = {"values": list(declared.values)} if declared.values else {}
+    return {"name": declared.name, "type": declared.type_name, "required": declared.required, **given, **values}
 
 
 def from_declaration(name: str, declaration: Declaration, topic: Topic, quality: Quality) -> EventType:
@@ -68,7 +72,8 @@ def from_declaration(name: str, declaration: Declaration, topic: Topic, quality:
     """
     model = _model(name, json.dumps(declaration["fields"], sort_keys=True))
     limit = timedelta(seconds=declaration["future_limit"])
-    event_type = EventType(name, model, topic, quality, _derived(declaration), limit, declaration["decoder"])
+    rules = tuple(required.from_data(declaration.get("required", ())))
+    event_type = EventType(name, model, topic, quality, _derived(declaration), rules, limit, declaration["decoder"])
     if declaration_of(event_type) != declaration or event_type.decoder not in DECODERS:
         raise BadDeclaration(f"{name}: a newer release of Truelog made this version of the event type: upgrade first.")
     return event_type
@@ -84,7 +89,7 @@ def _model(name: str, fields: str) -> type[Event]:
     """The model with these fields, made once in each process."""
     annotations: dict[str, Any] = {}
     for each in json.loads(fields):
-        python_type = _TYPES[each["type"]]
+        python_type = Literal[tuple(each["values"])] if "values" in each else _TYPES[each["type"]]
         bounds = {argument: each[bound] for bound, argument in _BOUNDS.items() if bound in each}
         if each["required"]:
             annotations[each["name"]] = (python_type, Declared(**bounds))

@@ -1,7 +1,8 @@
 """Field: one column of an event type, derived from its declaration.
 
 A declaration may use six types and four bounds, which the vectorised decoder, Spark, Iceberg and PostgreSQL all
-represent identically. Anything else is rejected when the file is loaded, not when the first record arrives.
+represent identically. A text field may list its allowed values: `verb: Literal["added", "removed"]`. Anything else is
+rejected when the file is loaded, not when the first record arrives.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import pyarrow as pa
 from annotated_types import Ge, Le, MaxLen, MinLen
@@ -38,7 +39,7 @@ RESERVED |= {"key", "headers", "value", "erased"}
 
 @dataclass(frozen=True)
 class Field:
-    """One column: its name and type, whether an event must have it, and its bounds."""
+    """One column: its name and type, whether an event must have it, and its bounds or its allowed values."""
 
     name: str
     python_type: Any
@@ -47,6 +48,7 @@ class Field:
     most: float | None = None
     shortest: int | None = None
     longest: int | None = None
+    values: tuple[str, ...] = ()  # the allowed values; empty if the declaration does not list them
     description: str = ""
 
     @property
@@ -65,13 +67,15 @@ def fields_of(model: type[BaseModel]) -> tuple[Field, ...]:
 
 def _field(where: str, name: str, info: FieldInfo) -> Field:
     _require_plain_name(where, name, info)
-    python_type, optional = _type(where, info.annotation)
+    python_type, values, optional = _type(where, info.annotation)
     if not info.is_required() and not (optional and info.get_default(call_default_factory=False) is None):
         raise BadDeclaration(f"{where}: a default other than None would invent data; use `| None = None`.")
     if info.is_required() and optional:
         raise BadDeclaration(f"{where}: may be None but has no default; use `| None = None`.")
     bounds = _bounds(where, python_type, info.metadata)
-    return Field(name, python_type, info.is_required(), **bounds, description=info.description or "")
+    if values and bounds:
+        raise BadDeclaration(f"{where}: the allowed values are listed, so bounds are of no use; leave the bounds out.")
+    return Field(name, python_type, info.is_required(), **bounds, values=values, description=info.description or "")
 
 
 def _require_plain_name(where: str, name: str, info: FieldInfo) -> None:
@@ -83,19 +87,28 @@ def _require_plain_name(where: str, name: str, info: FieldInfo) -> None:
         raise BadDeclaration(f"{where}: aliases are not supported, because a field has one name; rename the field.")
 
 
-def _type(where: str, annotation: Any) -> tuple[Any, bool]:
-    """The declared type without `| None`, and whether the declaration had it."""
+def _type(where: str, annotation: Any) -> tuple[Any, tuple[str, ...], bool]:
+    """The declared type without `| None`, its allowed values, and whether the declaration had `| None`."""
     parts: tuple[Any, ...] = (annotation,)
     if get_origin(annotation) in (Union, UnionType):
         parts = get_args(annotation)
     optional = NoneType in parts
     types = [part for part in parts if part is not NoneType]
     if len(types) == 1 and types[0] in TYPES:
-        return types[0], optional
+        return types[0], (), optional
+    if len(types) == 1 and get_origin(types[0]) is Literal:
+        return str, _values(where, get_args(types[0])), optional
     raise BadDeclaration(
         f"{where}: Arrow, Spark, Iceberg and PostgreSQL do not represent the type {annotation} identically; "
         "use str, int, bool, float, datetime or list[str], with `| None = None` if the field is optional."
     )
+
+
+def _values(where: str, declared: tuple[Any, ...]) -> tuple[str, ...]:
+    # The decoder changes U+0000 to U+2400, and control characters look alike in messages.
+    if all(isinstance(each, str) and each and each.isprintable() and "\u2400" not in each for each in declared):
+        return tuple(dict.fromkeys(declared))
+    raise BadDeclaration(f"{where}: allowed values are printable texts, not {declared}.")
 
 
 def _bounds(where: str, python_type: Any, metadata: list[Any]) -> dict[str, Any]:

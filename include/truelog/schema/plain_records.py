@@ -1,8 +1,9 @@
 """Plain records: nearly all records of a log. msgspec parses them in a fraction of the time that other records need.
 
 A record is plain if it is one JSON object that has each field at most once and whose declared fields are within their
-bounds. All parsers agree about such a record. `truelog.schema.decode` judges every other record in another way, and
-reports why a record is invalid. A plain record may be left to it: the result is the same, and only takes longer.
+bounds and have allowed values. All parsers agree about such a record. `truelog.schema.decode` judges every other record
+in another way, and reports why a record is invalid. A plain record may be left to it: the result is the same, and only
+takes longer.
 
 msgspec keeps the last of several equal fields, and by then the others are lost. Therefore each parsed record is written
 again. If this takes as many quotation marks as the record has, then no field was lost, because each field has two.
@@ -18,7 +19,7 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import compress, pairwise
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -51,7 +52,11 @@ class PlainRecords:
 
 
 def parse_plain(event_type: EventType, values: pa.Array, wanted: Collection[str]) -> PlainRecords:
-    """Find and parse the plain records. The columns are the wanted fields and all fields that contain a time."""
+    """Find and parse the plain records.
+
+    The columns are the wanted fields, all fields that contain a time, and the fields that decide about required fields.
+    """
+    wanted = {*wanted, *(name for rule in event_type.required for name in (rule.field, rule.when))}
     parts = [_parse_part(event_type, values.slice(start, end - start), wanted) for start, end in _parts(values)]
     masks, columns = [each.mask for each in parts], [each.columns for each in parts]
     return PlainRecords(np.concatenate(masks), pa.concat_batches(columns))
@@ -181,6 +186,8 @@ def _is_simple(name: str) -> bool:
 
 def _bounded(field: Field) -> Any:
     """The type of a field with its bounds, as msgspec checks them. Times are texts, and are parsed by column."""
+    if field.values:
+        return Literal[field.values]
     kind = str if field.python_type is datetime else field.python_type
     limits = {"ge": field.least, "le": field.most, "min_length": field.shortest, "max_length": field.longest}
     limits = {n: limit for n, limit in limits.items() if limit is not None and (n, limit) not in _UNLIMITED}

@@ -51,6 +51,8 @@ class Match:
     key: the column that becomes each key column of the result.
     on: columns that must be equal.
     where: conditions on whole numbers, such as ("authors.followers", "<=", 10_000).
+    owned: those pairs in `on` that compare the person of a row, in its key, with the owner in another table. They
+        decide as the other pairs do, and `truelog explain` lists the events of other people as refused.
     """
 
     tables: tuple[str, ...]
@@ -58,8 +60,11 @@ class Match:
     on: tuple[tuple[str, str], ...] = ()
     where: tuple[tuple[str, str, int], ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
+    owned: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # changes no row, so no fingerprint
 
     def __post_init__(self) -> None:
+        if unknown := [pair for pair in self.owned if pair not in self.on]:
+            raise BadDeclaration(f"`owned` names the pairs {unknown}, which are not in `on`")
         if len(set(self.tables)) < len(self.tables):
             raise BadDeclaration(f"a match names a table twice: {self.tables}; give one of them a name in `aliases`")
         if unused := sorted(self.aliases.keys() - set(self.tables)):
@@ -148,9 +153,23 @@ class Join(View):
         for key, counts in ((self.key, self.counts), *((each.key, each.counts) for each in self.totals.values())):
             if not counts or any(sorted(match.key) != sorted(key) for match in counts.values()):
                 raise BadDeclaration(f"each match must say where the key columns {key} come from")
+        for match in (*self.counts.values(), *(m for each in self.totals.values() for m in each.counts.values())):
+            for row, owner in match.owned:
+                self._require_owned(match, row, owner)
         topics = (topic for side in self.sides.values() for topic in side.reads)
         object.__setattr__(self, "reads", tuple(dict.fromkeys(topics)))
         object.__setattr__(self, "measures", counted(self.counts))
+
+    def _require_owned(self, match: Match, row: str, owner: str) -> None:
+        """Require that a side has a row for each thing and person, and that the match finds the owner by the thing."""
+        (name, person), (owners, _) = split(row), split(owner)
+        side = self.sides.get(match.table(name))
+        links = [mine for mine, theirs in match.pairs(name, [owners]) if theirs != owner]
+        if side is None or not links or not {person, *links} <= {*side.key}:
+            raise BadDeclaration(
+                f"`owned` compares {row} with {owner}: {person!r}, and what else the tables have in common, must be in "
+                f"the key of the side {name!r}"
+            )
 
     @property
     def may_lose_rows(self) -> bool:

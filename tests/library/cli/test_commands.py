@@ -199,8 +199,19 @@ def test_views_lists_the_catalogue(views: str) -> None:
         "layer": "stream",
         "reason": "",
     }
+    assert answer("views", "unmade_view", TRUELOG_VIEWS_FOLDER=views)["views"] == [unmade_view]
     assert unmade_view["layer"] is None
     assert (unmade_view["application"], unmade_view["columns"], unmade_view["positions"]) == ("stream", [], {})
+
+
+def test_an_event_type_shows_its_allowed_and_its_required_values() -> None:
+    shown = truelog("events", "show", "cart_event").stdout.splitlines()
+    assert "events with the same cart_id are in order" in shown
+    assert "  verb  str  required  one of added, quantity_changed, removed, checked_out" in shown
+    assert "  quantity is required if verb is added or quantity_changed" in shown
+    found = answer("events", "show", "cart_event")
+    assert (found["key"], found["json_schema"]["properties"]["verb"]["enum"][0]) == ("cart_id", "added")
+    assert len(found["json_schema"]["allOf"]) == 2
 
 
 def test_sql_prints_columns_and_rows(platform: Settings) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from tests.beds.archived import PER_URL, Archived
-from tests.library.click_views import TIMELINE
+from tests.library.click_views import OWNED, TIMELINE
 from truelog import Distinct, Group, Sum, View
 from truelog.history.explain import LAST_PAGE, Page, explain
 from truelog.history.explanation import Explanation, Verdict
@@ -75,6 +75,10 @@ TWEETS = (
     (0, "tweet:t:author", "1", 7),
     (1, "tweet:t:author", "0", 8),
 )
+
+
+# Eve deletes and takes over what Ann made; then Ann deletes it. Another thing is Eve's.
+SENT = ((0, "t:ann", "1", 0), (0, "t:eve", "0", 1), (0, "t:eve", "1", 2), (0, "u:eve", "1", 3), (0, "t:ann", "0", 4))
 
 
 def in_order(clicks: Clicks) -> Callable[[Archived], None]:
@@ -181,6 +185,20 @@ def test_the_events_of_a_row_of_counts(ground: Archived) -> None:
     assert (found.verdict, found.streamed, found.rebuilt) == (Verdict.EQUAL, [], [])
     require_rebuilds(ground, found, TWEETS, sql.SQL("(reader, tweet) = ('r', 't')"))
     assert explained(ground, {"reader": "p", "tweet": "t"}).total == 5
+
+
+@pytest.mark.ground(view=OWNED, filled=in_order(SENT))
+def test_events_of_another_person_are_listed_and_refused(ground: Archived) -> None:
+    found = explained(ground, {"thing": "t"})
+    assert events(found) == [(1, "click:0:0", 0), (2, "click:0:1", 1), (3, "click:0:2", 2), (4, "click:0:4", 4)]
+    row, reason = [{"thing": "t", "things": 1}], "thing t belongs to person ann"
+    assert after(found) == [row, row, row, []]
+    assert ([each.refused for each in found.events], found.refused) == (["", reason, reason, ""], 2)
+    assert found.verdict is Verdict.EQUAL
+    require_rebuilds(ground, found, SENT, sql.SQL("thing = 't'"))
+    [last] = explained(ground, {"thing": "t"}, Page(1, "click:0:4")).events
+    assert last.refused == reason, "the owner's events are on another page"
+    assert [each.refused for each in explained(ground, {"thing": "u"}).events] == [""]
 
 
 @pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))

@@ -152,7 +152,7 @@ class _Maker:
     def _value(self, field: Field) -> str:
         chance = self.chance
         if field.python_type is str:
-            return f'"{self._word(field)}"'
+            return f'"{chance.choice(field.values) if field.values else self._word(field)}"'
         if field.python_type is datetime:
             zone = chance.choice(["Z", "Z", "+00:00", "-03:30"])
             fraction = chance.choice(["", "", ".5", ".25", f".{chance.randrange(10**6):06}"])

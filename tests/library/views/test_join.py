@@ -56,6 +56,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: replace(CLICKED, key={"query": "query"}), "is not a column of the tables"),
     (lambda: replace(CLICKED, where=(("searches.shown", "!=", 1),)), "is not one of the operators"),
     (lambda: joined(sides={"searches": SEARCHES, "clicks": SUMMED}), "needs one `Latest` measure"),
+    (lambda: replace(CLICKED, owned=(("clicks.visitor_id", "searches.query"),)), "which are not in `on`"),
+    (lambda: joined(replace(CLICKED, owned=CLICKED.on)), "must be in the key of the side 'searches'"),
     (lambda: joined(keep="7 days"), "has no `keep`"),
     (lambda: joined(key=("other",)), "where the key columns"),
 ]

@@ -30,6 +30,7 @@ def list_events(as_json: AsJson = False) -> None:
 def show(event: Name, as_json: AsJson = False) -> None:
     """Show each version of an event type, and the first offsets that it judges."""
     from truelog.schema.event_version import offsets_as_data
+    from truelog.schema.required import from_data
 
     history = _histories().get(event)
     if history is None:
@@ -43,15 +44,20 @@ def show(event: Name, as_json: AsJson = False) -> None:
         for cut in history.in_force()
     ]
     if as_json:
-        print_json(_summary(history) | {"versions": versions})
+        described = {"key": history.settings["topic"]["key"], "json_schema": history.event_type().json_schema}
+        print_json(_summary(history) | described | {"versions": versions})
         return
+    say(f"events with the same {history.settings['topic']['key'] or 'partition'} are in order")
     for each in versions:
         cut = ", ".join(f"{p}:{o}" for p, o in each["first_offsets"].items()) or "the first offset of each partition"
         say(f"version {each['version']} judges from {cut}")
         for field in each["declaration"]["fields"]:
             bounds = ", ".join(f"{n} {field[n]}" for n in ("least", "most", "shortest", "longest") if n in field)
+            allowed = f"one of {', '.join(field['values'])}" if "values" in field else bounds
             required = "required" if field["required"] else "optional"
-            say(f"  {field['name']}  {field['type']}  {required}  {bounds}".rstrip())
+            say(f"  {field['name']}  {field['type']}  {required}  {allowed}".rstrip())
+        for rule in from_data(each["declaration"].get("required", ())):
+            say(f"  {rule.field} is required if {rule.condition}")
 
 
 @app.command("rejudge")

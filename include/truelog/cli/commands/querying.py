@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from truelog.views.view import View
 
 Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view. `truelog views` lists all views.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[VIEW...]", help="Only these views. By default, all views.")
+]
 Limit = Annotated[int | None, typer.Option(min=0, max=MOST_ROWS, help="Maximum number of rows. By default, all rows.")]
 Seconds = Annotated[float, typer.Option(min=0.1, help="Time limit in seconds.")]
 Relation = Annotated[str | None, typer.Option(help="The name of an additional relation that the view presents.")]
@@ -200,7 +203,7 @@ def positions(as_json: AsJson = False) -> None:
         say(answer.line)
 
 
-def views(as_json: AsJson = False) -> None:
+def views(only: Names = None, as_json: AsJson = False) -> None:
     """Show the catalogue: each view with its topics and columns, and the meaning of each column.
 
     The exit code is 3 if a view's file is broken. The reason is printed, and the other views are still shown.
@@ -211,7 +214,7 @@ def views(as_json: AsJson = False) -> None:
     from truelog.storage import db_snapshot
 
     settings = Settings()
-    declared, broken = _declared(settings)
+    declared, broken = _declared(settings, named(settings, only))
     with db_snapshot.read_snapshot(settings) as connection:
         known = reader_positions.view_positions(connection, declared)
         columns = {name: db_snapshot.view_columns(connection, name) for name in declared}
@@ -252,14 +255,14 @@ def _declaration(view: "View") -> dict[str, Any]:
     }
 
 
-def _declared(settings: Settings) -> "tuple[dict[str, View], dict[str, str]]":
-    """The views by name, and the reason for each broken file."""
+def _declared(settings: Settings, only: list[str]) -> "tuple[dict[str, View], dict[str, str]]":
+    """The views by name, and the reason for each broken file; of these views only, if any are given."""
     from truelog.schema import declaration_files
     from truelog.support.errors import BadDeclaration
     from truelog.views import catalogue
 
-    declared, broken = {}, declaration_files.misnamed(settings.views_folder)
-    for name in catalogue.view_names(settings.views_folder):
+    declared, broken = {}, {} if only else declaration_files.misnamed(settings.views_folder)
+    for name in only or catalogue.view_names(settings.views_folder):
         try:
             declared[name] = catalogue.load_view(name, settings.views_folder)
         except BadDeclaration as error:

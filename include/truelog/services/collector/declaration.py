@@ -7,7 +7,8 @@ from truelog.support.settings import KafkaUser
 EVENTS = Route("POST", "/events", Role.PRODUCER)
 COMMANDS = Route("POST", "/commands/{name}", Role.PRODUCER)
 RECEIPTS = Route("GET", "/commands/receipts/{receipt}", Role.PRODUCER)
-HTTP = Http("Collector", 18080, (EVENTS, COMMANDS, RECEIPTS, HEALTH))
+OPENAPI = Route("GET", "/openapi.json", Role.PRODUCER)
+HTTP = Http("Collector", 18080, (EVENTS, COMMANDS, RECEIPTS, OPENAPI, HEALTH))
 SERVICE = Service(
     name="collector",
     module="truelog.services.collector.service",

@@ -25,6 +25,7 @@ With the token, the sender can ask the API for an answer that contains its good 
 | 503 | Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
 
 `POST /commands/NAME` decides a command (`command_routes`).
+`GET /openapi.json` returns this as an OpenAPI document, with a schema for each event type (`docs/events.md`).
 `GET /health` needs no key. It returns 200 while the collector can accept events, and 503 otherwise.
 
     python -m truelog.services.collector.service
@@ -51,8 +52,9 @@ from truelog.control import event_registry
 from truelog.limits.dead_letters import DeadLetterLimit
 from truelog.limits.rate_limiter import CHECK_SECONDS, DecisionReader, RateLimiter
 from truelog.services import web
+from truelog.services.collector import openapi
 from truelog.services.collector.command_routes import CommandRoutes
-from truelog.services.collector.declaration import COMMANDS, EVENTS, HTTP, RECEIPTS, SERVICE
+from truelog.services.collector.declaration import COMMANDS, EVENTS, HTTP, OPENAPI, RECEIPTS, SERVICE
 from truelog.services.declaration import HEALTH
 from truelog.services.http_server import run_server
 from truelog.sources.collector import body as body_reader
@@ -143,6 +145,9 @@ class Collector:
         ready = self.producer.is_reachable
         return JSONResponse({"kafka": ready}, 200 if ready else 503)
 
+    async def describe(self, _: Request) -> JSONResponse:
+        return JSONResponse(openapi.document(self._classifier.types.values()))
+
     async def post(self, request: Request) -> JSONResponse:
         try:
             return await self._stored(request)
@@ -207,7 +212,13 @@ def create_app(settings: Settings) -> Starlette:
         async with collector.work(), commands.work():
             yield
 
-    handlers = {EVENTS: collector.post, COMMANDS: commands.post, RECEIPTS: commands.receipt, HEALTH: collector.health}
+    handlers = {
+        EVENTS: collector.post,
+        COMMANDS: commands.post,
+        RECEIPTS: commands.receipt,
+        OPENAPI: collector.describe,
+        HEALTH: collector.health,
+    }
     return web.create_app(settings, HTTP, handlers, work)
 
 

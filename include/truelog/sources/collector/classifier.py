@@ -3,7 +3,7 @@
 An event is good if it passes these checks:
 
 1. Its bytes are one JSON object, whose `type` is an event type that is not internal to the platform.
-2. The event is valid for that type's model and leaves `received_at` to the collector.
+2. The event is valid for that type's model, has the required fields, and leaves `received_at` to the collector.
 3. Its time is not past the future limit.
 
 A good event is stored byte for byte, with `received_at` inserted in front. A bad event is stored as a dead letter.
@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from truelog.schema import record_validation
 from truelog.schema.event import Event, EventType
+from truelog.schema.required import first_missing
 from truelog.sources.collector.parser import RawEvent
 from truelog.support import timestamps
 from truelog.support.errors import RequestRefused
@@ -89,7 +90,7 @@ class EventClassifier:
             model = event_type.model.model_validate_json(event.raw)
         except ValidationError as error:
             return Defect(*record_validation.first_invalid(error))
-        if defect := _time_defect(event_type, model, receipt.time):
+        if defect := _missing_defect(event_type, model) or _time_defect(event_type, model, receipt.time):
             return defect
         key = None if event_type.topic.key is None else getattr(model, event_type.topic.key)
         return ClassifiedRecord(
@@ -127,6 +128,11 @@ class EventClassifier:
             }
         )
         return ClassifiedRecord(DEAD_LETTER, None, letter.model_dump_json(exclude_none=True).encode(), defect)
+
+
+def _missing_defect(event_type: EventType, event: Event) -> Defect | None:
+    missing = first_missing(event_type.required, event)
+    return Defect(missing.field, missing.reason) if missing else None
 
 
 def _time_defect(event_type: EventType, event: Event, received: datetime) -> Defect | None:

@@ -4,9 +4,11 @@ A row of a side takes part if one of its versions, deleted or not, can be combin
 the row's key. All events of such a row are listed. The conditions of a match play no role here, so the events that make
 a row appear and vanish are listed too. A match may depend on a table of counts between the sides and the view: the
 events behind these counts are not listed, because they may be many, but the row after each event depends on them.
+
+If rows have an owner, the events of other people about the same thing are listed too, and marked as refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -15,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
 from truelog.tables.join.compile import Joined, combinations, joined_of, versions_of
+from truelog.tables.join.ownership import owned_columns, refused_events
 from truelog.tables.row_filter import with_keys
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import STEP, EventSteps, contributions
@@ -26,7 +29,8 @@ _Keys = tuple[Table, DataFrame]  # a table, and keys of its rows
 
 def trace_join(tracing: Tracing) -> Trace:
     """The trace of a row of counts."""
-    compiled, search = tracing.compiled, _Search(tracing)
+    compiled = tracing.compiled
+    search = _Search(tracing, owned_columns(compiled))
     listed = list(search.combined(joined_of(compiled.own), tracing.key))
     counts = ((table, keys) for table, keys in listed if table.derivation is not None)
     behind = [each for table, keys in counts for each in search.sides(joined_of(table), keys)]
@@ -48,7 +52,7 @@ def trace_join(tracing: Tracing) -> Trace:
         by_step = joined_of(compiled.own).with_key(STEP, IntegerType())
         return tracing.only(by_step.rows((STEP, *compiled.view.key), states))
 
-    return Trace(traced, rows)
+    return Trace(traced, rows, refused_events(compiled, added_to))
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class _Search:
     """Searches for the rows of the sides that take part in rows of counts."""
 
     tracing: Tracing
+    owned: Mapping[str, str]
     _transformed: dict[str, DataFrame] = field(default_factory=dict)
 
     def side_rows(self, side: Table) -> DataFrame:
@@ -80,10 +85,11 @@ class _Search:
                 F.struct(*(F.col(f"{name}.{k}") for k in joined.tables[match.table(name)].view.key)).alias(f"_{name}")
                 for name in match.tables
             )
-            keys = (F.col(match.key[k]).alias(k) for k in wanted.columns)
-            chosen = self.tracing.cached(with_keys(wanted)(found.select(*keys, *parts)))
+            wanted_keys = (F.col(match.key[k]).alias(k) for k in wanted.columns)
+            chosen = self.tracing.cached(with_keys(wanted)(found.select(*wanted_keys, *parts)))
             for name in match.tables:
-                yield joined.tables[match.table(name)], chosen.select(f"_{name}.*").distinct()
+                keys = chosen.select(f"_{name}.*").drop(self.owned.get(match.table(name), ""))
+                yield joined.tables[match.table(name)], keys.distinct()
 
     def _combinations(self, joined: Joined, match: Match, wanted: DataFrame) -> DataFrame:
         """The combinations of versions with wanted keys, and some others: each table is narrowed by itself."""

@@ -11,6 +11,8 @@ from truelog.tables.row_filter import RowFilter
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import EventSteps
 
+REASON = "_reason"
+
 
 @dataclass(frozen=True)
 class TracedTable:
@@ -23,10 +25,14 @@ class TracedTable:
 
 @dataclass(frozen=True)
 class Trace:
-    """The tables behind a row, and a function from steps to the states of the row after each of them."""
+    """The tables behind a row, and a function from steps to the states of the row after each of them.
+
+    `refused` has the place of each event that changes nothing, because its thing has another owner.
+    """
 
     tables: Sequence[TracedTable]
     rows: Callable[[EventSteps], DataFrame]
+    refused: DataFrame | None = None  # with the columns PLACE and REASON
 
 
 class Tracing(Protocol):

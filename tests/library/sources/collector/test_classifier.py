@@ -26,6 +26,9 @@ from truelog.sources.collector.classifier import DEAD_LETTER, ClassifiedRecord
 from truelog.sources.collector.parser import split_document, split_lines
 from truelog.support.errors import RequestRefused
 
+CART = typed(GOOD[:-1] + b',"cart_id":"c","visitor_id":"v","verb":"added","product":"lamp"}').replace(
+    b"thing", b"cart_event"
+)
 SENDABLE = ", ".join(sorted(name for name, each in TYPES.items() if not each.topic.internal))
 
 
@@ -89,6 +92,8 @@ def test_a_dead_letter_holds_the_posted_bytes(several: list[bytes]) -> None:
         (typed(GOOD[:-1] + b',"x":1e400}'), "record", "a number outside the range of float"),
         (typed(GOOD[:-1] + b',"x":"\x00"}'), "record", "Invalid JSON: control character"),
         (typed(GOOD.replace(b'"text":"t"', b'"text":5')), "text", "Input should be a valid string"),
+        (CART.replace(b"added", b"Added"), "verb", "Input should be 'added', 'quantity_changed', 'removed' or"),
+        (CART, "quantity", "missing, which an event needs if verb is added or quantity_changed"),
         (EVENT.replace(b"09:59:00", b"10:05:01"), "event_time", "more than 300 s after its receipt"),
         (EVENT.replace(b"2026-11-21", b"9999-12-31"), "event_time", "more than 300 s after its receipt"),
         (
