@@ -1,7 +1,7 @@
 # The commands that people and CI run. Install only with `make install`. The lock leaves out pyspark-client, which would
 # overwrite PySpark files, and every package is verified by its hash.
 
-.PHONY: install demo test affected platform browser nightly check bench bench-quick up down lock jars
+.PHONY: install demo demo-cdc test affected platform browser nightly check bench bench-quick up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The full path of the first supported Python interpreter.
@@ -28,6 +28,10 @@ jars: .venv/.installed
 # Starts the whole platform and shows it in operation. This is safe to run again.
 demo: install
 	@.venv/bin/python -m demo
+
+# Starts the platform with capture of another database's table, changes the table, and compares it with its view.
+demo-cdc: install
+	@.venv/bin/python -m demo.capture
 
 # Runs three test files at a time, in a random order. Each worker has its own platform. The run fails if it needs over 5 %
 # more CPU seconds than tests/costs.json has, unless this machine now works at another speed. COSTS=record records them.

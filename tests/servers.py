@@ -50,7 +50,7 @@ _ANY_RULE = AclBindingFilter(
     AclPermissionType.ANY,
 )
 # A file starts these services itself, so it needs ports for them.
-_OWN_PORTS = tuple(f"TRUELOG_{name.upper()}_PORT=" for name in ("airflow", *registry.HTTP))
+_OWN_PORTS = tuple(f"TRUELOG_{name.upper()}_PORT=" for name in ("airflow", "connect", *registry.HTTP))
 
 
 class Environment(ABC):

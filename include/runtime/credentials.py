@@ -17,7 +17,7 @@ from truelog.support.errors import NotSetUp
 from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
 
-PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "airflow": 18081}
+PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "airflow": 18081, "connect": 18083}
 PORTS |= {name: http.port for name, http in registry.HTTP.items()}
 LOOPBACK = "127.0.0.1"
 _PARTS = ("HOST", "PORT")
@@ -75,6 +75,9 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "airflow_fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         **{f"{service}_port": str(ports[service]) for service in registry.HTTP},
         **{f"{role}_key": api_key.generate_key(role) for role in api_key.Role},
+        "connect_port": str(ports["connect"]),
+        "connect_password": _secret(),
+        "source_password": _secret(),
         "visitor_salt": _secret(),
     }
 

@@ -29,10 +29,10 @@ def fetch(settings: Settings) -> None:
     stamp = folder / STAMP
     if stamp.is_file() and stamp.read_text() == wanted:
         return
-    log.info("jars: fetching about 240 MB into %s; this takes about a minute", folder)
+    log.info("jars: fetching about 280 MB into %s; this takes about a minute", folder)
     fresh = folder.with_name(f"{folder.name}.fetching")
     shutil.rmtree(fresh, ignore_errors=True)
-    run_ivy(settings, IVY_FILE, ("spark", "kafka", "s3"), fresh)
+    run_ivy(settings, IVY_FILE, ("spark", "kafka", "s3", "connect"), fresh)
     (fresh / STAMP).write_text(wanted)
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)

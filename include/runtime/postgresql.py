@@ -64,7 +64,7 @@ def command(settings: Settings) -> list[str]:
 
 def ready(settings: Settings) -> None:
     try:
-        with _admin(settings) as connection:
+        with admin(settings) as connection:
             connection.execute("SELECT 1")
     except psycopg.OperationalError as error:
         raise ServiceDown(str(error)) from error
@@ -72,17 +72,17 @@ def ready(settings: Settings) -> None:
 
 def prepare(settings: Settings) -> None:
     """Create the roles, databases, schemas, library tables and first API keys. Idempotent."""
-    with _admin(settings) as connection:
-        _role(connection, settings.database_user, settings.database_password.get_secret_value())
-        _role(connection, "analyst", settings.analyst_password.get_secret_value())
-        _role(connection, "airflow", settings.airflow_password.get_secret_value())
-        _role(connection, API_ROLE, settings.api_password.get_secret_value())
-        _role(connection, STAGER, settings.stager_password.get_secret_value())
-        _role(connection, CATALOG_ROLE, settings.catalog_password.get_secret_value())
-        _database(connection, settings.database_name, settings.database_user)
-        _database(connection, settings.airflow_database, "airflow")
+    with admin(settings) as connection:
+        create_role(connection, settings.database_user, settings.database_password.get_secret_value())
+        create_role(connection, "analyst", settings.analyst_password.get_secret_value())
+        create_role(connection, "airflow", settings.airflow_password.get_secret_value())
+        create_role(connection, API_ROLE, settings.api_password.get_secret_value())
+        create_role(connection, STAGER, settings.stager_password.get_secret_value())
+        create_role(connection, CATALOG_ROLE, settings.catalog_password.get_secret_value())
+        create_database(connection, settings.database_name, settings.database_user)
+        create_database(connection, settings.airflow_database, "airflow")
         connection.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
-    with _admin(settings, settings.database_name) as connection:
+    with admin(settings, settings.database_name) as connection:
         _schemas(connection, settings.database_user)
     migrate(settings, sql_functions())
     api_key.store_first_keys(settings)
@@ -161,13 +161,14 @@ def _initdb(program: Path, data: Path, secret: Path) -> None:
         raise NotSetUp(f"initdb: {ended.stderr.strip()}")
 
 
-def _admin(settings: Settings, database: str = ADMIN) -> psycopg.Connection:
+def admin(settings: Settings, database: str = ADMIN) -> psycopg.Connection:
+    """A session of the superuser."""
     password = settings.postgres_password.get_secret_value()
     arguments = settings.database() | {"user": ADMIN, "dbname": database, "password": password}
     return psycopg.connect(**arguments, autocommit=True, connect_timeout=5)
 
 
-def _role(connection: psycopg.Connection, name: str, password: str) -> None:
+def create_role(connection: psycopg.Connection, name: str, password: str) -> None:
     """Create the role. The statement contains only a hash, because pg_stat_statements stores statements."""
     known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone()
     if not known:
@@ -176,7 +177,8 @@ def _role(connection: psycopg.Connection, name: str, password: str) -> None:
         connection.execute(statement.format(sql.Identifier(name), sql.Literal(hashed)))
 
 
-def _database(connection: psycopg.Connection, name: str, owner: str) -> None:
+def create_database(connection: psycopg.Connection, name: str, owner: str) -> None:
+    """Create the database, to which only its owner may connect."""
     known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
     if not known:
         statement = sql.SQL("CREATE DATABASE {} OWNER {}")

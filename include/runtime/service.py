@@ -11,6 +11,11 @@ def _nothing(settings: Settings) -> None:
     """Do nothing, because most services need no preparation."""
 
 
+def _always(settings: Settings) -> bool:
+    """Whether the platform has the service, because most services are not optional."""
+    return True
+
+
 def _home(settings: Settings) -> dict[str, str]:
     """The variable for the home, where a service finds its settings."""
     return {"TRUELOG_HOME": str(settings.home)}
@@ -29,6 +34,7 @@ class Service:
     environment: Callable[[Settings], dict[str, str]] = _home  # without secrets: child processes inherit it
     stop_signal: str = "TERM"
     after: tuple[str, ...] = ()  # services that this service needs
+    is_wanted: Callable[[Settings], bool] = _always
     user: str | None = None  # if root starts the service, it runs as this user
 
 

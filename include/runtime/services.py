@@ -9,7 +9,7 @@ from xmlrpc.client import Fault
 import psutil
 import psycopg
 
-from runtime import airflow, kafka, keeper, own_services, postgresql, s3
+from runtime import airflow, connect, kafka, keeper, own_services, postgresql, s3
 from runtime.service import Service, log_file
 from truelog.apps import launcher
 from truelog.control import event_files
@@ -25,7 +25,7 @@ READY_SECONDS = 180
 SERVICES = {
     service.name: service
     for service in (
-        *(each.SERVICE for each in (postgresql, kafka, s3)),
+        *(each.SERVICE for each in (postgresql, kafka, s3, connect)),
         *own_services.OWN,
         *airflow.SERVICES,
     )
@@ -52,8 +52,8 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
 
     A tethered platform ends with the process that started it.
     """
-    keeper.supervise(settings, SERVICES.values(), tethered=tethered)
-    chosen = [service for service in SERVICES.values() if service.name in set(services)]
+    keeper.supervise(settings, _wanted(settings), tethered=tethered)
+    chosen = [service for service in _wanted(settings) if service.name in set(services)]
     _prepare_running(settings, _STORES.difference(services))
     with ThreadPoolExecutor(len(SERVICES) + 1) as pool:
         started: dict[str, Future[None]] = {}
@@ -77,7 +77,7 @@ def down(settings: Settings) -> None:
         stop_airflow(settings)  # 1
         _stop_applications(settings)  # 2
         for needs_others in (True, False):  # 3
-            _stop_together(settings, [each for each in SERVICES.values() if bool(each.after) is needs_others])
+            _stop_together(settings, [each for each in _wanted(settings) if bool(each.after) is needs_others])
         keeper.shut_down(settings)
         log.info("all services have stopped")
 
@@ -105,7 +105,12 @@ def _stop_applications(settings: Settings) -> None:
 
 
 def status(settings: Settings) -> list[State]:
-    return [_state(settings, service) for service in SERVICES.values()]
+    return [_state(settings, service) for service in _wanted(settings)]
+
+
+def _wanted(settings: Settings) -> list[Service]:
+    """The services of this platform, without the optional services that its settings leave out."""
+    return [service for service in SERVICES.values() if service.is_wanted(settings)]
 
 
 def processes(settings: Settings) -> Iterator[psutil.Process]:

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from truelog.measures.quantiles import Quantiles as Quantiles
     from truelog.measures.sum import Sum as Sum
     from truelog.measures.value import Value as Value
+    from truelog.schema.change import Change as Change
     from truelog.schema.derived import Derived as Derived
     from truelog.schema.event import Event as Event
     from truelog.schema.event import Topic as Topic
     from truelog.schema.quality import Quality as Quality
     from truelog.schema.required import Required as Required
+    from truelog.views.captured import captured as captured
     from truelog.views.group import Group as Group
     from truelog.views.join import Join as Join
     from truelog.views.join import Match as Match
@@ -38,12 +40,14 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = _measures.homes() | {
+    "Change": "truelog.schema.change",
     "Derived": "truelog.schema.derived",
     "Event": "truelog.schema.event",
     "Topic": "truelog.schema.event",
     "Quality": "truelog.schema.quality",
     "Required": "truelog.schema.required",
     "View": "truelog.views.view",
+    "captured": "truelog.views.captured",
     "EventWindow": "truelog.views.lateness",
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",

@@ -9,6 +9,7 @@ ORDER = (
     "log",
     "tables",
     "control",
+    "capture",
     "kernel",
     "relay",
     "archive",

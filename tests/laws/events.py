@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from tests.builders.changes import change
+from truelog.schema.change import OPERATIONS, Change
 from truelog.schema.event import EventType
 from truelog.schema.field import Field
 
@@ -102,6 +104,8 @@ def _value_or_example(event_type: EventType, field: Field) -> Draw:
 def event(event_type: EventType) -> Draw:
     """An event in its wire format. A few events lack a field that their verb requires."""
     fields = {f.name: _value_or_example(event_type, f) for f in event_type.fields}
+    if event_type.topic.source:
+        return lambda chosen: _change({name: draw(chosen) for name, draw in fields.items()}, chosen)
     present = {f.name: value(replace(f, required=True)) for f in event_type.fields}
 
     def drawn(chosen: Random) -> bytes:
@@ -112,6 +116,21 @@ def event(event_type: EventType) -> Draw:
         return _encode(found)
 
     return drawn
+
+
+def _change(fields: dict[str, Any], chosen: Random) -> bytes:
+    """A change of a captured table: few places, which repeat, and two epochs."""
+    row = {name: value for name, value in fields.items() if name not in Change.model_fields}
+    operation = fields["source_operation"] if fields["source_operation"] in OPERATIONS.values() else "read"
+    return change(
+        operation,
+        row,
+        lsn=chosen.randint(0, 9),
+        commit=chosen.choice((None, *range(10))),
+        epoch=chosen.randint(1, 2),
+        snapshot=chosen.choice(("first", "true", "last")) if operation == "read" else "false",
+        at=fields["occurred_at"],
+    )
 
 
 def _encode(fields: dict[str, Any]) -> bytes:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from runtime.services import SERVICES
 from tests.deadline import deadline, until
 from truelog.log import topics
-from truelog.support.service_settings import Address
+from truelog.support.setting_groups.services import Address
 from truelog.support.settings import Settings
 
 JSON, NDJSON = "application/json", "application/x-ndjson"

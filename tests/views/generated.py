@@ -15,7 +15,7 @@ from tests.laws.naive_copies import Appended
 from tests.views.examples import Relations, Row
 from tests.views.ways import Reader
 from truelog import Group, View
-from truelog.schema.decode import decode
+from truelog.schema.event_version import DECODERS
 
 
 def bounded(text: str, keys: int) -> str:
@@ -108,7 +108,8 @@ def good_events(lab: Lab, topic: str, log: list[Record]) -> list[Row]:
     records = [record for record in log if record.topic == topic]
     values = pa.array([record.value for record in records], pa.binary())
     times = pa.array([_appended(record) for record in records], pa.timestamp("us", "UTC"))
-    decoded = decode(lab.types[topic], values, times, timedelta(days=5_000_000)).to_pylist()
+    decode = DECODERS[lab.types[topic].decoder]
+    decoded = decode(lab.types[topic], values, times, timedelta(days=5_000_000), None).to_pylist()
     offsets = {partition: count() for partition in {record.partition for record in records}}
     placed = [
         event

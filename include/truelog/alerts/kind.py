@@ -139,6 +139,17 @@ KINDS = {
         "plugin/truelog/truelog/quality?of={subject}",
         "quality",
     ),
+    "capture_stopped": Kind(
+        Severity.CRITICAL,
+        "changes of the captured table {subject} do not arrive, so its view is out of date",
+        "Read the cause below. Run `truelog status`: is `connect` READY? Its log is logs/connect.log in the home.",
+        open_after=timedelta(minutes=2),  # a restart of Connect takes about 20 seconds
+    ),
+    "capture_behind": Kind(
+        Severity.WARNING,
+        "the replication slot of {subject} retains much of the captured database's log, which may fill its disk",
+        "Is Kafka slow, or is a long transaction open in the captured database? Free disk space there.",
+    ),
     "dead_letters": Kind(
         Severity.WARNING,
         "more events than usual are invalid and go to the {subject} topic",

@@ -1,10 +1,13 @@
-"""Finds resource problems: many invalid events, a disk that is filling up, and a clock that has jumped."""
+"""Finds resource problems: invalid events, a full disk, a clock that has jumped, and tables that are not captured."""
 
 import shutil
 import time
 from collections.abc import Iterable
 
 from truelog.alerts.rules import Finding, Observation
+from truelog.capture import slot
+from truelog.capture.slot import Verdict
+from truelog.capture.source_table import captured_types
 from truelog.control.application import ARCHIVE
 from truelog.lag import history as lag_history
 from truelog.lag.history import ReaderPoll
@@ -13,6 +16,7 @@ from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
 DEAD_LETTER_KINDS, DISK_KINDS, CLOCK_KINDS = ("dead_letters",), ("disk_low",), ("clock_jumped",)
+CAPTURE_KINDS = ("capture_stopped", "capture_behind")
 _TOPIC = "dead_letter"
 _WINDOW = 300.0  # seconds over which the rate is measured
 _MIN_SPAN = 60.0  # seconds; a shorter history is not enough to measure a rate
@@ -59,3 +63,16 @@ def observe_clock(settings: Settings) -> Observation:
     newest, machine = (f"{time:%Y-%m-%d %H:%M} UTC" for time in (hold.newest, hold.machine))
     cause = f"the newest tick is of {newest}; the machine's clock says {machine}"
     return Observation((Finding(*CLOCK_KINDS, "log", cause),))
+
+
+def observe_capture(settings: Settings) -> Observation:
+    """One finding for each table. If capture is off, there is nothing to find."""
+    if not settings.capture:
+        return Observation()
+    findings = []
+    for each in slot.captures(settings, captured_types(settings).values()):
+        verdict, reason = slot.verdict(each, settings.capture_retained_bytes)
+        if verdict is not Verdict.OK:
+            kind = "capture_behind" if verdict is Verdict.BEHIND else "capture_stopped"
+            findings.append(Finding(kind, each.event_type, f"{verdict}: {reason}"))
+    return Observation(tuple(findings))

@@ -31,6 +31,7 @@ SOURCES = (
     Source("outputs", lag.OUTPUT_KINDS, 5.0, lag.observe_outputs),
     Source("disk", resources.DISK_KINDS, 15.0, resources.observe_disk),
     Source("clock", resources.CLOCK_KINDS, 15.0, resources.observe_clock),
+    Source("capture", resources.CAPTURE_KINDS, 15.0, resources.observe_capture),
 )
 _OVERDUE = 60.0  # seconds since the last observation of a source
 

@@ -48,6 +48,7 @@ GROUPS = {
     "import": importing.app,
     "archive": archiving.app,
     "alerts": alerting.app,
+    "capture": eventing.capture_app,
     "clock": streaming.clock_app,
     "key": keys.app,
     "dead-letters": replaying.app,

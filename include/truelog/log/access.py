@@ -9,12 +9,13 @@ its duty:
 - the tick service writes ticks
 - a relay (`truelog.relay`) creates and writes output topics, whose names begin with `view.`, and the places of relays.
   It writes the events of accepted commands, and it alone writes claims
+- Kafka Connect writes the changes of captured tables
 - every other part reads
 
 Kafka refuses everything that no rule allows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
@@ -31,6 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotat
     UserScramCredentialUpsertion,
 )
 
+from truelog.schema.event import Topic
 from truelog.schema.names import TICKS
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
@@ -62,14 +64,15 @@ def create_users(broker: AdminClient, settings: Settings) -> None:
     _create(broker, [*_reading(), *_replaying(), *_relaying()])
 
 
-def grant_writing(broker: AdminClient, topics: Iterable[str]) -> None:
+def grant_writing(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
     """Let the principals of these topics write to them. Idempotent."""
-    _create(broker, [rule for topic in topics for rule in _writing(topic)])
+    _create(broker, [rule for name, topic in topics.items() for rule in _writing(name, topic)])
 
 
-def _writing(topic: str) -> list[AclBinding]:
-    users = _WRITERS.get(topic, (KafkaUser.COLLECTOR, KafkaUser.PRODUCER, KafkaUser.RELAY))
-    return [_rule(user, ResourceType.TOPIC, topic, AclOperation.WRITE) for user in users]  # implies DESCRIBE
+def _writing(name: str, topic: Topic) -> list[AclBinding]:
+    usual = (KafkaUser.CONNECT,) if topic.source else (KafkaUser.COLLECTOR, KafkaUser.PRODUCER, KafkaUser.RELAY)
+    users = _WRITERS.get(name, usual)
+    return [_rule(user, ResourceType.TOPIC, name, AclOperation.WRITE) for user in users]  # implies DESCRIBE
 
 
 def _reading() -> list[AclBinding]:

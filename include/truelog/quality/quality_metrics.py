@@ -17,6 +17,7 @@ from truelog.archive.table import open_catalog
 from truelog.batch.run_interval import RunInterval
 from truelog.schema.event import EventType
 from truelog.schema.quality import EVENTS, HISTORY, KEYS, LATE, MALFORMED, MISSING, QualityMetric, quality_metric
+from truelog.schema.record_validation import TOMBSTONE
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
@@ -57,8 +58,10 @@ def _measure(catalog: Catalog, event_type: EventType, span: RunInterval) -> dict
 def _expressions(event_type: EventType) -> dict[str, str]:
     """The SQL expression for each metric, which is NULL if no records determine the metric."""
     valid = "FILTER (WHERE invalid IS NULL)"
+    # The tombstones of a captured table are not events.
+    events = f"FILTER (WHERE invalid IS DISTINCT FROM '{TOMBSTONE}')" if event_type.topic.source else ""
     late = f"epoch_us(broker_time) - epoch_us(event_time) > {event_type.quality.lateness_seconds * 1_000_000}"
-    metrics = {EVENTS: f"count(*) {valid}", MALFORMED: "avg((invalid IS NOT NULL)::int)"}
+    metrics = {EVENTS: f"count(*) {valid}", MALFORMED: f"avg((invalid IS NOT NULL)::int) {events}"}
     if event_type.topic.key:
         metrics[KEYS] = f"nullif(approx_count_distinct({event_type.topic.key}) {valid}, 0)"
     metrics[LATE] = f"avg(({late})::int) {valid}"

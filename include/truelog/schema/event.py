@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # An event is invalid if its time is later than its receipt by more than this limit. The limit decides which events
 # count in both stream and rebuild, so it is part of each declaration rather than a setting.
 FUTURE_LIMIT = timedelta(minutes=5)
+CHANGES = 2  # the number of the decoder of captured tables
 
 EVENTS = Path(__file__).parents[2] / "events"
 
@@ -87,7 +88,8 @@ class Topic:
 
     `key` is the field whose value determines the partition. `subject` lists the fields that identify the person whose
     data the event contains. `retention` is how long Kafka keeps a record; the archive keeps it forever. Only the
-    platform writes to an `internal` topic.
+    platform writes to an `internal` topic. `source` is the table of a captured database ("public.customers") whose
+    changes are the events; its topic is internal.
     """
 
     key: str | None
@@ -96,6 +98,7 @@ class Topic:
     retention: str
     compacted: bool = False
     internal: bool = False
+    source: str | None = None
 
     @property
     def retention_ms(self) -> int:
@@ -258,6 +261,10 @@ def load_event(path: Path) -> EventType:
         raise BadDeclaration(f"{path}: declare `TOPIC = Topic(…)` and exactly one class deriving from Event.")
     try:
         _require_own_names(models[0])
+        if topic.source is not None:
+            from truelog.schema import change  # a local import, because that module imports this one
+
+            return change.captured(path.stem, models[0], topic, quality, columns)
         return EventType(path.stem, models[0], topic, quality, columns, rules)
     except BadDeclaration as bad:
         raise BadDeclaration(f"{path}: {bad}") from None
@@ -313,7 +320,9 @@ def _require_no_validators(model: type[Event]) -> None:
 
 def _require_valid_topic(topic: Topic, fields: Iterable[Field], name: str) -> None:
     types = {field.name: field.python_type for field in fields}
-    if topic.key is not None and types.get(topic.key) is not str:
+    if topic.key is not None and topic.key not in types:
+        raise BadDeclaration(f"{name}: the key {topic.key!r} is not a field of the event.")
+    if topic.key is not None and topic.source is None and types[topic.key] is not str:
         raise BadDeclaration(f"{name}: the key {topic.key!r} is not a text field of the event.")
     for subject in topic.subject:
         if subject not in types:

@@ -20,9 +20,10 @@ from pydantic import Field as Declared
 from pydantic import create_model
 
 from truelog.schema import required
+from truelog.schema.change import decode_changes
 from truelog.schema.decode import decode
 from truelog.schema.derived import Derived
-from truelog.schema.event import Event, EventType, PastVersion, Topic
+from truelog.schema.event import CHANGES, Event, EventType, PastVersion, Topic
 from truelog.schema.field import Field
 from truelog.schema.quality import Quality
 from truelog.support.errors import BadDeclaration
@@ -32,7 +33,7 @@ Columns = Collection[str] | None  # the columns that are needed; None if all are
 Decoder = Callable[[EventType, pa.Array, pa.Array, timedelta, Columns], pa.RecordBatch]
 
 # A changed decoder gets a new number, and the old one stays, because it judges the records of earlier versions.
-DECODERS: Mapping[int, Decoder] = {1: decode}
+DECODERS: Mapping[int, Decoder] = {1: decode, CHANGES: decode_changes}
 
 _TYPES: Mapping[str, Any] = {
     "str": str,
@@ -214,6 +215,8 @@ def settings_of(event_type: EventType) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
         json.dumps({"topic": asdict(event_type.topic), "quality": asdict(event_type.quality)})
     )
+    if event_type.topic.source is None:
+        del found["topic"]["source"]  # absent if the topic captures no table
     return found
 
 

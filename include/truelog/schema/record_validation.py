@@ -19,6 +19,9 @@ _JSON_TYPES: dict[Any, tuple[type, ...]] = {
     list[str]: (list,),
 }
 
+# What a compacted topic keeps of a removed key until it forgets the key.
+TOMBSTONE = "record: NULL, a tombstone"
+
 # The model accepts such a record but the decoder does not, because parsers disagree about the record's values.
 AMBIGUOUS_REASON = "record: a duplicate field, or a number outside the range of float"
 
@@ -61,7 +64,7 @@ def _is_instant(text: str) -> bool:
 def invalid_reason(event_type: EventType, value: bytes | None) -> str:
     """Why a record could not be parsed, in terms of its declaration."""
     if value is None:
-        return "record: NULL, a tombstone"
+        return TOMBSTONE
     try:
         event_type.model.model_validate_json(value)
     except ValidationError as error:

@@ -7,7 +7,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from truelog.support.service_main import configure_logging
-from truelog.support.service_settings import Address
+from truelog.support.setting_groups.services import Address
 
 
 def run_server(

@@ -23,6 +23,7 @@ TruelogError
 ├── BadInput         a file or a query from the user cannot be read
 ├── QueryTooSlow     a query on the archive reached its time limit
 ├── NotSetUp         settings or jars are missing or wrong
+├── CaptureRefused   a table cannot be captured as it is
 ├── SchemaRefused    the database's schema is newer than this release, or too old for it
 ├── Resync           a relay's rows do not continue where they were published last
 ├── CrashLoop        an application keeps exiting soon after each start
@@ -137,6 +138,10 @@ class BadInput(TruelogError):
 
 class QueryTooSlow(TruelogError):
     """A query on the archive did not finish within its time limit."""
+
+
+class CaptureRefused(TruelogError):
+    """A table cannot be captured. The message says why, and the cure."""
 
 
 class SchemaRefused(TruelogError):

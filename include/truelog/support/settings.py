@@ -30,9 +30,11 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from truelog.support import service_settings
 from truelog.support.errors import NotSetUp
-from truelog.support.service_settings import Address, ServiceSettings
+from truelog.support.setting_groups import services as service_settings
+from truelog.support.setting_groups.alerts import AlertSettings
+from truelog.support.setting_groups.capture import CaptureSettings
+from truelog.support.setting_groups.services import Address, ServiceSettings
 
 PROJECT = Path(__file__).parents[3]
 ENVIRONMENT_FILE = "settings.env"
@@ -47,6 +49,7 @@ class KafkaUser(StrEnum):
 
     ADMIN = "truelog"  # set-up
     COLLECTOR = "truelog-collector"
+    CONNECT = "truelog-connect"
     PRODUCER = "truelog-producer"
     READER = "truelog-reader"
     TICKS = "truelog-ticks"
@@ -63,7 +66,7 @@ def default_home() -> Path:
     return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
 
 
-class Settings(ServiceSettings):
+class Settings(ServiceSettings, AlertSettings, CaptureSettings):
     """Immutable settings. `Settings()` loads the default home, and `Settings(home=…)` loads another home."""
 
     model_config = SettingsConfigDict(env_prefix="TRUELOG_", frozen=True, extra="forbid")
@@ -78,6 +81,7 @@ class Settings(ServiceSettings):
     kafka_password: SecretStr
     # The principals with few rights. If one has no password, its duty falls to `kafka_user`.
     kafka_collector_password: SecretStr = SecretStr("")
+    kafka_connect_password: SecretStr = SecretStr("")
     kafka_producer_password: SecretStr = SecretStr("")
     kafka_reader_password: SecretStr = SecretStr("")
     kafka_ticks_password: SecretStr = SecretStr("")
@@ -176,27 +180,6 @@ class Settings(ServiceSettings):
     audit_trail_keep_seconds: PositiveFloat = 365 * 86_400.0  # the operations of users
     command_keep_seconds: PositiveFloat = 30 * 86_400.0  # decisions of commands, and how long answers can be repeated
     superseded_keep_seconds: PositiveFloat = 30 * 86_400.0  # tables and partials of versions that no longer run
-    # Alert receivers. There are none by default.
-    alertmanager_url: SecretStr = SecretStr("")
-    alertmanager_token: SecretStr = SecretStr("")
-    pagerduty_url: str = "https://events.pagerduty.com/v2/enqueue"
-    pagerduty_key: SecretStr = SecretStr("")  # the integration's routing key
-    alert_email: str = ""  # addresses, separated by commas
-    heartbeat_url: SecretStr = SecretStr("")  # URL of the dead man's switch
-    alert_pages_url: str = ""  # URL at which people reach Airflow; this machine by default
-    alert_runbooks_url: str = "docs/runbooks"  # URL of the runbooks
-
-    alert_answer_seconds: PositiveFloat = 10.0  # time limit for a receiver's response
-    alert_repeat_seconds: PositiveFloat = 4 * 3600.0  # interval between reminders of an open alert
-    alert_keep_seconds: PositiveFloat = 90 * 86_400.0  # how long resolved alerts and expired silences are kept
-    alert_deaths: PositiveInt = 3  # failures of an application within ten minutes
-    alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # time without a verdict from reconcile
-    alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # age of a view's newest certificate
-    alert_unbuilt_seconds: PositiveFloat = 36 * 3600.0  # time since a batch-only view was last built
-    alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # age of the archive's last audit
-    alert_dead_letters: PositiveFloat = 1.0  # per second, in the last five minutes
-    alert_dropped_share: float = Field(default=0.01, ge=0, lt=1)  # of a view's events in two hours, dropped as too late
-    alert_disk_share: float = Field(default=0.1, gt=0, lt=1)  # minimum free share of the disk
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"
     events_folder: Path = PROJECT / "include" / "events"
@@ -241,7 +224,7 @@ class Settings(ServiceSettings):
         return self.jars_folder or self.home / "jars"
 
     def jars(self, kind: str) -> list[Path]:
-        """The jars of one `ivy.xml` configuration: spark, kafka or s3."""
+        """The jars of one `ivy.xml` configuration: spark, kafka, s3 or connect."""
         found = sorted((self.jars_home / kind).glob("*.jar"))
         if not found:
             raise NotSetUp(f"no {kind} jars in {self.jars_home}: run `make install`")
@@ -256,6 +239,16 @@ class Settings(ServiceSettings):
             "user": self.database_user,
             "password": self.database_password.get_secret_value(),
             "options": "-c timezone=UTC",
+        }
+
+    def source(self) -> dict[str, Any]:
+        """Arguments for `psycopg.connect` to the captured database, as the role that captures."""
+        return self.database() | {
+            "host": self.source_host or self.database_host,
+            "port": self.source_port or self.database_port,
+            "dbname": self.source_database,
+            "user": self.source_user,
+            "password": self.source_password.get_secret_value(),
         }
 
     def database_uri(self, scheme: str = "postgresql") -> str:
@@ -307,6 +300,14 @@ class Settings(ServiceSettings):
             "sasl.mechanism": self.kafka_mechanism,
             "sasl.username": name,
             "sasl.password": password,
+        }
+
+    def connect_kafka(self) -> dict[str, str]:
+        """Properties for Kafka Connect and its producers, which write what they capture."""
+        return {
+            "security.protocol": self.kafka_protocol,
+            "sasl.mechanism": self.kafka_mechanism,
+            "sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(KafkaUser.CONNECT)),
         }
 
     def spark_kafka(self) -> dict[str, str]:

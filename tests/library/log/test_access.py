@@ -19,11 +19,11 @@ from tests.deadline import deadline
 from tests.house.tree import PROJECT, texts
 from truelog.log import access, output_topic, topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
-from truelog.schema.event import load_events
+from truelog.schema.event import Topic, load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
-EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks", "claim")
+EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks", "claim", "customers")
 OUTPUTS = ("view.cart.v1", access.RELAY_PLACES)
 OTHERS = ("__consumer_offsets", "__transaction_state")
 WRONG = SecretStr("0" * 48)
@@ -35,6 +35,7 @@ DENIED = {
 }
 MAY_WRITE = {
     KafkaUser.COLLECTOR: {*EVENTS, "dead_letter"},
+    KafkaUser.CONNECT: {"customers"},
     KafkaUser.PRODUCER: {*EVENTS},
     KafkaUser.TICKS: {"ticks"},
     KafkaUser.READER: set[str](),
@@ -47,7 +48,7 @@ def writes(settings: Settings, user: KafkaUser, topic: str) -> bool:
     errors: list[KafkaError | None] = []
     producer = Producer({**settings.kafka(user), "acks": "all", "enable.idempotence": True, "log_level": 0})
     try:
-        producer.produce(topic, b"{}", on_delivery=lambda error, _: errors.append(error))
+        producer.produce(topic, b"{}", b"key", on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(deadline(15)) == 0
         [error] = errors
     except KafkaException as failed:
@@ -86,7 +87,7 @@ CHANGES: dict[str, Callable[[AdminClient], dict[Any, Any]]] = {
     "creates a topic": lambda it: it.create_topics([NewTopic("mine", 1)]),
     "deletes a topic": lambda it: it.delete_topics(["page_view"]),
     "deletes records": lambda it: it.delete_records([TopicPartition("page_view", 0, 1)]),
-    "changes rules": lambda it: it.create_acls(access._writing("mine")),
+    "changes rules": lambda it: it.create_acls(access._writing("mine", Topic("key", (), 1, "7 days"))),
     "changes a topic": lambda it: it.incremental_alter_configs([PAGE_VIEWS]),
 }
 
@@ -110,7 +111,7 @@ def test_set_up_changes_nothing_the_second_time(kafka: Settings) -> None:
 
 
 def test_a_platform_of_an_earlier_release_has_only_the_main_principal(kafka: Settings) -> None:
-    names = [f"kafka_{user}_password" for user in ("collector", "producer", "reader", "ticks", "relay")]
+    names = [f"kafka_{user}_password" for user in ("collector", "connect", "producer", "reader", "ticks", "relay")]
     earlier = kafka.model_copy(update=dict.fromkeys(names, SecretStr("")))
     assert {earlier.kafka(user)["sasl.username"] for user in KafkaUser} == {"truelog"}
 

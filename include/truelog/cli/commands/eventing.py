@@ -1,6 +1,7 @@
-"""`truelog events list`, `show` and `rejudge`: the versions of the event types."""
+"""`truelog events list`, `show` and `rejudge`: the versions of the event types. `truelog capture`: captured tables."""
 
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE
@@ -8,9 +9,14 @@ from rich.box import SIMPLE
 from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
 from truelog.support.settings import Settings
 
+if TYPE_CHECKING:
+    from truelog.schema.event import EventType
+
+Table = Annotated[str, typer.Argument(help="The event type of the table.")]
 Name = Annotated[str, typer.Argument(metavar="EVENT", help="The event type.")]
 
 app = typer.Typer(help="The versions of the event types.", no_args_is_help=True)
+capture_app = typer.Typer(help="Captured tables: their state, and new snapshots.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -94,3 +100,58 @@ def _summary(history: Any) -> dict[str, Any]:
         "reading": history.reading,
         "topic_id": history.topic_id,
     }
+
+
+@capture_app.command()
+def snapshot(table: Table, as_json: AsJson = False) -> None:
+    """Read a whole table again. When that has ended, the view has no row that the table lacks."""
+    from truelog.capture import snapshot
+
+    settings = Settings()
+    epoch = snapshot.take(settings, captured_type(settings, table))
+    if as_json:
+        print_json({"event_type": table, "epoch": epoch})
+    else:
+        say(f"{table}: snapshot {epoch} has begun. `truelog reconcile {table} --source` says when the view is equal.")
+
+
+@capture_app.command()
+def status(as_json: AsJson = False) -> None:
+    """Show whether each table is captured, and how much of its database's log is not captured yet."""
+    from truelog.capture import slot
+    from truelog.capture.source_table import captured_types
+
+    settings = Settings()
+    require_on(settings)
+    found = [
+        (each, *slot.verdict(each, settings.capture_retained_bytes))
+        for each in slot.captures(settings, captured_types(settings).values())
+    ]
+    if as_json:
+        print_json({"tables": [asdict(each) | {"verdict": verdict, "reason": why} for each, verdict, why in found]})
+    else:
+        for each, verdict, why in found:
+            behind = "unknown" if each.slot is None or each.slot.behind is None else f"{each.slot.behind:,} bytes"
+            say(f"{each.event_type}  {verdict}  behind: {behind}  {why}".rstrip())
+    if any(verdict != slot.Verdict.OK for _, verdict, _ in found):
+        raise typer.Exit(Exit.DIFFERENT)
+
+
+def captured_type(settings: Settings, name: str) -> "EventType":
+    """The event type of a captured table.
+
+    Raises:
+        typer.BadParameter: there is no such table, or capture is off.
+    """
+    from truelog.capture.source_table import captured_types
+
+    require_on(settings)
+    captured = captured_types(settings)
+    if name not in captured:
+        raise typer.BadParameter(f"{name} is not a captured table: choose from {', '.join(sorted(captured)) or 'none'}")
+    return captured[name]
+
+
+def require_on(settings: Settings) -> None:
+    if not settings.capture:
+        raise typer.BadParameter("capture is off: set TRUELOG_CAPTURE=true and run `truelog up`")

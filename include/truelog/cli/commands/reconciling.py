@@ -1,7 +1,7 @@
 """`truelog reconcile` and `truelog recompute`: compare views with their rebuilds, and make the rebuilds' partials."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -23,6 +23,10 @@ Incremental = Annotated[
     bool, typer.Option("--incremental", help="Read only what came since the last proof of a large view, for a day.")
 ]
 
+Source = Annotated[
+    bool, typer.Option("--source", help="Compare the views of captured tables with the tables themselves.")
+]
+
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 Days = Annotated[
     list[datetime], typer.Option("--day", formats=_FORMATS, help="The start of a log day in UTC. May be repeated.")
@@ -36,6 +40,7 @@ def reconcile(  # noqa: PLR0913, PLR0917 — the options of the command
     from_raw: FromRaw = False,
     repair: Repair = False,
     incremental: Incremental = False,
+    source: Source = False,
     as_json: AsJson = False,
 ) -> None:
     """Rebuild views from the archive at their exact positions, and compare the views with the rebuilds row by row."""
@@ -44,6 +49,8 @@ def reconcile(  # noqa: PLR0913, PLR0917 — the options of the command
     from truelog.storage.audit_trail import by_hand
 
     settings = Settings()
+    if source:
+        _compare_with_source(settings, views or [], from_raw or repair or incremental or every, as_json)
     if every and views:
         raise typer.BadParameter("give the names of views or --all, not both")
     if from_raw and incremental:
@@ -61,6 +68,25 @@ def reconcile(  # noqa: PLR0913, PLR0917 — the options of the command
                 why = f"  {each['cause']}, {each['rows']:,} rows: {each['about']}"
                 say(why)
     raise typer.Exit(exit_code(results))
+
+
+def _compare_with_source(settings: Settings, views: list[str], has_others: bool, as_json: bool) -> NoReturn:
+    """Compare the views of captured tables with their tables, and exit."""
+    from truelog.capture import comparison
+    from truelog.cli.commands.eventing import captured_type
+
+    if has_others or not views:
+        raise typer.BadParameter("give --source with the names of views, and without another option")
+    results = [comparison.compare(settings, view, captured_type(settings, view)) for view in views]
+    if as_json:
+        print_json({"views": [each.as_dict() for each in results]})
+    else:
+        for r in results:
+            counts = f"{r.rows:,} rows  {r.missing:,} missing  {r.extra:,} extra  {r.different:,} different"
+            say(f"{r.view}  {counts}  {r.verdict}  {r.reason}".rstrip())
+    verdicts = {each.verdict for each in results}
+    exits = {comparison.DIFFERENT: Exit.DIFFERENT, comparison.UNKNOWN: Exit.UNKNOWN}
+    raise typer.Exit(next((code for verdict, code in exits.items() if verdict in verdicts), Exit.FINE))
 
 
 def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJson = False) -> None:

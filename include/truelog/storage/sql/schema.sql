@@ -340,6 +340,11 @@ CREATE TABLE truelog.lag_sample (
 );
 COMMENT ON TABLE truelog.lag_sample IS 'The lag of each view and of the archive at each poll, by partition; kept for some days';
 
+CREATE TABLE truelog.capture (
+    event_type text PRIMARY KEY, epoch integer NOT NULL DEFAULT 1, refused text, since timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.capture IS 'The captured tables: the epoch of each, and why a table is not captured';
+
 
 -- Users and alerts
 

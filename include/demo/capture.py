@@ -1,0 +1,69 @@
+"""`make demo-cdc`: captures a table of another database, changes it, and compares the view with the table itself."""
+
+import logging
+import sys
+
+import psycopg
+
+import runtime
+from runtime import class_archive
+from truelog.capture import comparison
+from truelog.capture.comparison import SourceComparison
+from truelog.capture.source_table import captured_types
+from truelog.support.errors import ServiceDown
+from truelog.support.files import write_private
+from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
+from truelog.support.wait import until
+
+_SECONDS = 600  # Airflow starts the stream
+_CHANGES = (
+    "INSERT INTO customers (id, name, city, credit) VALUES (1, 'Ann', 'Oslo', 12.50), (2, 'Bob', 'Turin', 0) "
+    "ON CONFLICT (id) DO UPDATE SET name = EXCLUDED.name",
+    "UPDATE customers SET city = 'Bergen' WHERE id = 1",
+    "DELETE FROM customers WHERE id = 2",
+)
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    settings = _switched_on()
+    runtime.fetch_jars(settings)
+    class_archive.make(settings, retry=False)
+    runtime.up(settings)
+    arguments = settings.database() | {"dbname": settings.source_database}
+    with psycopg.connect(**arguments, autocommit=True) as shop:
+        for statement in _CHANGES:
+            _say(statement)
+            shop.execute(statement)
+    found = _equal(settings)
+    _say(f"customers: {found.rows} rows, {found.verdict} to the table at {found.lsn} of its database's log")
+    return 0
+
+
+def _switched_on() -> Settings:
+    """Turn capture on in the home, where every process reads it."""
+    settings = runtime.set_up(default_home())
+    if not settings.capture:
+        file = settings.home / ENVIRONMENT_FILE
+        write_private(file, f"{file.read_text()}TRUELOG_CAPTURE=true\n")
+    return Settings(home=settings.home)
+
+
+def _equal(settings: Settings) -> SourceComparison:
+    found: list[SourceComparison] = []
+
+    def compared() -> None:
+        found.append(comparison.compare(settings, "customers", captured_types(settings)["customers"]))
+        if found[-1].verdict != comparison.EQUAL:
+            raise ServiceDown(found[-1].reason)
+
+    until(compared, _SECONDS, "the view of the customers")
+    return found[-1]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Kafka Connect, which captures tables of another database. Optional: `TRUELOG_CAPTURE=true` starts it."""
+
+import logging
+import sys
+
+import psycopg
+
+from runtime import keeper, source_database
+from runtime.service import Service
+from truelog.capture import connector, epochs, source_table, worker
+from truelog.schema.event import EventType
+from truelog.storage.database import connect
+from truelog.support.errors import ServiceDown
+from truelog.support.files import write_private
+from truelog.support.settings import Settings
+
+log = logging.getLogger("truelog.runtime")
+
+_START_SECONDS = 120
+
+
+def configure(settings: Settings) -> None:
+    """Write the worker's files, and a file for each table that can be captured. A bad table stops no other."""
+    settings.jars("connect")
+    connector.write_worker(settings)
+    types = source_table.captured_types(settings)
+    if not settings.source_host:
+        source_database.prepare(settings, types.values())
+    reasons = _reasons(settings, types)
+    with connect(settings, autocommit=True) as connection:
+        epochs.record_refused(connection, reasons)
+        numbers = {name: epochs.begin(connection, name) for name in types}
+    for former in connector.connectors(settings).glob("*.properties"):
+        former.unlink()
+    for name, reason in reasons.items():
+        if reason is not None:
+            log.error("%s is not captured: %s", name, reason)
+        else:
+            chosen = connector.configuration(settings, types[name], numbers[name])
+            write_private(connector.file(settings, name), connector.properties(chosen))
+
+
+def _reasons(settings: Settings, types: dict[str, EventType]) -> dict[str, str | None]:
+    """For each table, why it cannot be captured, or None."""
+    try:
+        with psycopg.connect(**settings.source(), autocommit=True, connect_timeout=10) as source:
+            return {name: source_table.problem(source, each) for name, each in types.items()}
+    except psycopg.OperationalError as error:
+        raise ServiceDown(f"the captured database does not answer: {error}") from error
+
+
+def ready(settings: Settings) -> None:
+    """Raise ServiceDown unless Connect answers. A failed connector does not hold up a start.
+
+    A Connect that has just started makes the connectors of its files itself, and refuses requests until then.
+    """
+    found = worker.ask(settings, "GET", "/connectors")
+    started = keeper.state(settings, "connect")
+    is_new = started["now"] - started["start"] < _START_SECONDS
+    if found is None or (is_new and not _names(settings) <= set(found)):
+        raise ServiceDown("it has not made its connectors yet")
+
+
+def prepare(settings: Settings) -> None:
+    """Let a Connect that already ran take the changed connectors."""
+    names, types = _names(settings), source_table.captured_types(settings)
+    with connect(settings, autocommit=True) as connection:
+        for name in sorted(names):
+            worker.apply(settings, connector.configuration(settings, types[name], epochs.begin(connection, name)))
+    for name in set(worker.ask(settings, "GET", "/connectors")) - names:
+        worker.ask(settings, "DELETE", f"/connectors/{name}")
+
+
+def _names(settings: Settings) -> set[str]:
+    """The tables that have the file of a connector."""
+    return {each.stem for each in connector.connectors(settings).glob("*.properties")}
+
+
+def address(settings: Settings) -> str:
+    return f"127.0.0.1:{settings.connect_port}"
+
+
+SERVICE = Service(
+    name="connect",
+    configure=configure,
+    command=lambda _: [sys.executable, "-m", "runtime.connect_process"],
+    ready=ready,
+    prepare=prepare,
+    address=address,
+    environment=lambda settings: {"TRUELOG_HOME": str(settings.home), "TRUELOG_JARS": str(settings.jars_home)},
+    after=("postgresql", "kafka"),
+    is_wanted=lambda settings: settings.capture,
+)

@@ -1,0 +1,26 @@
+"""`python -m runtime.connect_process` becomes Connect's Java process, with the connectors whose files are in the home.
+
+Connect itself forgets its connectors when it ends, and the supervisor starts it again.
+"""
+
+import os
+
+from runtime.kafka import LOGGING
+from truelog.capture import connector
+from truelog.spark.java import java
+from truelog.support.settings import Settings, default_home
+
+
+def _command(settings: Settings) -> list[str]:
+    home = connector.folder(settings)
+    memory = ["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-Duser.timezone=UTC"]
+    login = f"-Djava.security.auth.login.config={home / 'jaas.conf'}"
+    logs = f"-Dlog4j2.configurationFile={LOGGING}"
+    main = ["-cp", str(settings.jars_home / "connect" / "*"), "org.apache.kafka.connect.cli.ConnectStandalone"]
+    files = [str(file) for file in sorted(connector.connectors(settings).glob("*.properties"))]
+    return [java(settings), *memory, login, logs, *main, str(home / "worker.properties"), *files]
+
+
+if __name__ == "__main__":
+    command = _command(Settings(home=default_home()))
+    os.execv(command[0], command)  # noqa: S606  Java takes the place of this process

@@ -1,0 +1,1 @@
+"""Capture: the tables of another PostgreSQL database as event types, through Debezium on Kafka Connect."""

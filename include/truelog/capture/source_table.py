@@ -1,0 +1,128 @@
+"""A table of the captured database: what its capture needs of it, and whether it has that."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from psycopg import sql
+
+from truelog.schema.change import Change
+from truelog.schema.event import EventType, load_proposals
+from truelog.schema.field import Field
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+
+# For each type of a field: the columns that Debezium writes exactly, and how to turn a value into that of the view.
+_UTC = "{}::timestamp AT TIME ZONE 'UTC'"
+_NUMERIC = (  # Debezium spells the numbers that are not finite in its own way
+    "CASE {0} WHEN 'NaN' THEN 'NAN' WHEN 'Infinity' THEN 'POSITIVE_INFINITY' WHEN '-Infinity' THEN 'NEGATIVE_INFINITY' "
+    "ELSE {0}::text END"
+)
+COLUMNS: Mapping[Any, Mapping[str, str]] = {
+    int: dict.fromkeys(("int2", "int4", "int8"), "{}"),
+    bool: {"bool": "{}"},
+    float: {"float4": "{}::text::float8", "float8": "{}"},
+    datetime: {"timestamptz": "{}", "timestamp": _UTC, "date": _UTC},
+    str: dict.fromkeys(("text", "varchar", "uuid", "json", "jsonb", "enum"), "{}::text")
+    | {
+        "numeric": _NUMERIC,
+        "bytea": "translate(encode({}, 'base64'), E'\\n', '')",
+    },
+    list[str]: dict.fromkeys(("_text", "_varchar"), "{}::text[]"),
+}
+_PUBLISHED = "SELECT 1 FROM pg_publication_tables WHERE (pubname, schemaname, tablename) = (%s, %s, %s)"
+
+
+def captured_types(settings: Settings) -> dict[str, EventType]:
+    """The event types that are tables. The registry reports a broken file."""
+    types, _ = load_proposals(settings.events_folder)
+    return {name: each for name, each in types.items() if each.topic.source}
+
+
+def publication(event_type: EventType) -> str:
+    """The name of the publication, and of the replication slot, of a captured table."""
+    return f"truelog_{event_type.name}"[:63]
+
+
+def schema_and_table(event_type: EventType) -> tuple[str, str]:
+    schema, _, table = str(event_type.topic.source).partition(".")
+    return schema, table
+
+
+def preparation(event_type: EventType, role: str) -> list[sql.Composed]:
+    """The statements by which the owner of a table lets Truelog capture it. They can run again."""
+    schema, table = schema_and_table(event_type)
+    names = {"table": sql.Identifier(schema, table), "schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    statements = (
+        "ALTER TABLE {table} REPLICA IDENTITY FULL",
+        "GRANT USAGE ON SCHEMA {schema} TO {role}",
+        "GRANT SELECT ON {table} TO {role}",
+    )
+    return [sql.SQL(each).format(**names) for each in statements]
+
+
+def create_publication(event_type: EventType) -> sql.Composed:
+    """The statement that publishes a table. A partitioned table is published as one table."""
+    statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
+    return statement.format(sql.Identifier(publication(event_type)), sql.Identifier(*schema_and_table(event_type)))
+
+
+def is_published(source: Connection, event_type: EventType) -> bool:
+    found = source.execute(_PUBLISHED, (publication(event_type), *schema_and_table(event_type))).fetchone()
+    return found is not None
+
+
+def column_types(source: Connection, event_type: EventType) -> dict[str, str]:
+    """The types of the table's columns in the captured database; `enum` for each enumeration."""
+    found = source.execute(
+        "SELECT attname, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_attribute "
+        "JOIN pg_type t ON t.oid = atttypid JOIN pg_class c ON c.oid = attrelid "
+        "JOIN pg_namespace n ON n.oid = relnamespace "
+        "WHERE nspname = %s AND relname = %s AND attnum > 0 AND NOT attisdropped",
+        schema_and_table(event_type),
+    )
+    return dict(found.fetchall())
+
+
+def problem(source: Connection, event_type: EventType) -> str | None:
+    """Why the table cannot be captured, with the cure; None if it can."""
+    return next(_problems(source, event_type), None)
+
+
+def _problems(source: Connection, event_type: EventType) -> Iterator[str]:
+    schema, table = schema_and_table(event_type)
+    found = source.execute(
+        "SELECT c.oid, c.relreplident FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+        "WHERE nspname = %s AND relname = %s AND relkind IN ('r', 'p')",
+        (schema, table),
+    ).fetchone()
+    name = f"{schema}.{table}"
+    if found is None:
+        yield f"{name} does not exist in the captured database."
+        return
+    oid, identity = found
+    keys = source.execute(
+        "SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey) "
+        "WHERE indrelid = %s AND indisprimary",
+        (oid,),
+    ).fetchall()
+    if keys != [(event_type.topic.key,)]:
+        found_key = ", ".join(key for (key,) in keys) or "none"
+        yield f"{name} needs the primary key {event_type.topic.key}, which the event type declares; it has {found_key}."
+    if identity != "f":
+        yield f"{name} does not log whole rows: run ALTER TABLE {name} REPLICA IDENTITY FULL."
+    columns = column_types(source, event_type)
+    for field in event_type.fields:
+        if field.name not in Change.model_fields:
+            yield from _column_problems(name, field, columns.get(field.name))
+    if not is_published(source, event_type):
+        yield f"{name} is not published: run {create_publication(event_type).as_string(source)}."
+
+
+def _column_problems(table: str, field: Field, column: str | None) -> Iterator[str]:
+    if column is None:
+        yield f"{table} has no column {field.name}, which the event type declares."
+    elif column not in COLUMNS[field.python_type]:
+        fitting = [str(getattr(each, "__name__", each)) for each, names in COLUMNS.items() if column in names]
+        cure = f"declare it as {fitting[0]}" if fitting else "leave it out, because no type has exactly its values"
+        yield f"{table}.{field.name} has the type {column}: {cure}."

@@ -1,0 +1,1 @@
+"""Settings of single parts of the platform, which `truelog.support.settings` collects."""

@@ -1,0 +1,79 @@
+"""A table that cannot be captured exactly is refused with the cure, by the real catalog of PostgreSQL."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from runtime import source_database
+from runtime.postgresql import admin
+from tests.servers import drop_database
+from truelog.capture import source_table
+from truelog.schema.event import EventType, load_events
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+
+CUSTOMERS = load_events()["customers"]
+
+
+@pytest.fixture(scope="module")
+def captured(postgresql: Settings) -> Iterator[Settings]:
+    """The embedded source as `truelog up` prepares it."""
+    settings = postgresql.model_copy(update={"source_database": f"{postgresql.database_name}_shop"})
+    source_database.prepare(settings, [CUSTOMERS])
+    yield settings
+    drop_database(settings, settings.source_database)
+
+
+@pytest.fixture
+def owner(captured: Settings) -> Iterator[Connection]:
+    """A transaction of the table's owner, which is rolled back."""
+    with admin(captured, captured.source_database) as session, session.transaction(force_rollback=True):
+        yield session
+
+
+def problem(session: Connection, event_type: EventType = CUSTOMERS) -> str | None:
+    return source_table.problem(session, event_type)
+
+
+def test_the_prepared_table_can_be_captured_by_the_role(captured: Settings) -> None:
+    source_database.prepare(captured, [CUSTOMERS])  # again
+    with psycopg.connect(**captured.source()) as session:
+        assert problem(session) is None
+        assert session.execute("SELECT count(*) FROM customers").fetchone() == (0,)
+
+
+FAULTS = {
+    "the table is missing": ("DROP TABLE customers", "does not exist"),
+    "another primary key": (
+        "ALTER TABLE customers DROP CONSTRAINT customers_pkey, ADD PRIMARY KEY (name)",
+        "needs the primary key id, which the event type declares; it has name",
+    ),
+    "no primary key": ("ALTER TABLE customers DROP CONSTRAINT customers_pkey", "it has none"),
+    "changes without whole rows": ("ALTER TABLE customers REPLICA IDENTITY DEFAULT", "REPLICA IDENTITY FULL"),
+    "a column was dropped": ("ALTER TABLE customers DROP COLUMN city", "has no column city"),
+    "a column was renamed": ("ALTER TABLE customers RENAME city TO town", "has no column city"),
+    "a type that no event has": ("ALTER TABLE customers ALTER city TYPE tsvector USING NULL", "leave it out"),
+    "a number as text": ("ALTER TABLE customers ALTER city TYPE bigint USING 1", "declare it as int"),
+    "no publication": ("DROP PUBLICATION truelog_customers", "CREATE PUBLICATION"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_table_that_would_not_arrive_exactly_is_refused(fault: str, owner: Connection) -> None:
+    statement, words = FAULTS[fault]
+    owner.execute(sql.SQL(statement))
+    assert words in str(problem(owner))
+
+
+def test_an_enum_and_a_new_column_are_no_problem(owner: Connection) -> None:
+    owner.execute("CREATE TYPE mood AS ENUM ('good')")
+    owner.execute("ALTER TABLE customers ADD COLUMN age int, ALTER city TYPE mood USING NULL")
+    assert problem(owner) is None
+
+
+def test_the_statements_for_the_owner_are_those_of_the_page() -> None:
+    """docs/change-data-capture.md shows them."""
+    assert source_table.publication(CUSTOMERS) == "truelog_customers"
+    assert source_table.schema_and_table(CUSTOMERS) == ("public", "customers")

@@ -1,0 +1,143 @@
+"""A running platform that captures the table of customers, and what scenes do to the table and to Connect."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+import runtime
+from runtime import keeper, source_database
+from tests.beds.world import World, known
+from tests.chosen_views import copy_views
+from tests.deadline import until
+from tests.scenes.applications import Application, start
+from tests.servers import drop_database
+from truelog.capture import comparison, slot, worker
+from truelog.capture.comparison import SourceComparison
+from truelog.capture.slot import Verdict
+from truelog.capture.source_table import captured_types
+from truelog.schema.event import EventType
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+NAME = "customers"
+SLOT = "truelog_customers"
+_DROP = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
+INSERT = "INSERT INTO customers (id, name, email, city, credit, is_active, since) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+
+
+@dataclass
+class CapturedShop:
+    """The table, the view, and Kafka Connect between them."""
+
+    world: World
+    settings: Settings
+    stream: Application
+
+    @property
+    def event_type(self) -> EventType:
+        return captured_types(self.settings)[NAME]
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A session of the shop's application, which owns the table."""
+        arguments = self.settings.database() | {"dbname": self.settings.source_database}
+        return psycopg.connect(**arguments, autocommit=True)
+
+    def run(self, *statements: str) -> None:
+        """Each statement is a transaction."""
+        with self.connect() as session:
+            for statement in statements:
+                session.execute(statement.encode())
+
+    def compared(self) -> SourceComparison:
+        return comparison.compare(self.settings, NAME, self.event_type)
+
+    def require_equal(self, rows: int | None = None) -> None:
+        """Require that the view equals the table at one place in the database's log."""
+        found = self.compared()
+        assert found.verdict == comparison.EQUAL, (found, self.stream.tail())
+        assert rows in (None, found.rows)
+
+    def current(self) -> list[tuple[Any, ...]]:
+        return self.world.ask("SELECT * FROM views.customers_current ORDER BY id")
+
+    def invalid(self) -> list[tuple[Any, ...]]:
+        """The view's excluded records."""
+        return self.world.ask("SELECT * FROM truelog.exclusion WHERE view = %s", NAME)
+
+    def pid(self) -> int:
+        return int(keeper.state(self.settings, "connect")["pid"])
+
+    def kill_connect(self) -> None:
+        """Kill Connect, which the supervisor starts again."""
+        before = self.pid()
+        os.kill(before, signal.SIGKILL)
+
+        def again() -> None:
+            if self.pid() in (0, before):
+                raise ServiceDown("it has not been started again")
+            if why := worker.failure(self.settings, NAME):
+                raise ServiceDown(why)
+
+        until(again, 120, "Connect")
+
+    def verdict(self) -> Verdict:
+        [found] = slot.captures(self.settings, [self.event_type])
+        return slot.verdict(found, self.settings.capture_retained_bytes)[0]
+
+    def drop_slot(self) -> None:
+        """Drop the slot as soon as no connector uses it."""
+
+        def dropped() -> None:
+            with psycopg.connect(**self.settings.source(), autocommit=True) as session:
+                session.execute(_DROP, (SLOT,))
+                if session.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", (SLOT,)).fetchone():
+                    raise ServiceDown("the slot is in use")
+
+        until(dropped, 60, "the slot")
+
+    def failed(self) -> str:
+        """Wait until the connector has failed, and return its reason."""
+        reasons: list[str] = []
+
+        def stopped() -> None:
+            why = worker.failure(self.settings, NAME)
+            if why is None or not why.startswith("FAILED"):
+                raise ServiceDown(f"it still runs: {why}")
+            reasons.append(why)
+
+        until(stopped, 120, "the failure of the connector")
+        return reasons[0]
+
+
+@contextmanager
+def captured_shop(world: World, folder: Path, first: list[tuple[Any, ...]]) -> Iterator[CapturedShop]:
+    """The table with its first rows, Connect, the archive and a stream with the one view."""
+    views = copy_views(folder, NAME)
+    more = {"capture": "true", "source_database": f"{world.settings.database_name}_shop", "views_folder": views}
+    with known(world.settings, **more):
+        settings = Settings(home=world.settings.home)
+        source_database.prepare(settings, captured_types(settings).values())
+        with psycopg.connect(**settings.database() | {"dbname": settings.source_database}) as session:
+            session.cursor().executemany(INSERT, first)
+        runtime.up(settings, {"connect"}, tethered=True)
+        world = World(settings, world.traffic)
+        stream, archive = start(settings, "stream.py"), start(settings, "archive.py")
+        for each in (stream, archive):
+            each.kept = True
+        shop = CapturedShop(world, settings, stream)
+        try:
+            stream.wait(lambda: world.caught_up(NAME, [NAME]), 240, "the view of the first rows")
+            yield shop
+            assert [stream.end(), archive.end()] == [0, 0]
+        finally:
+            for each in (stream, archive):
+                each.die()
+            keeper.stop(settings, "connect")
+            shop.drop_slot()  # the server's next file may capture a table of the same name
+            drop_database(settings, settings.source_database)

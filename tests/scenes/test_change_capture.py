@@ -1,0 +1,165 @@
+"""A captured table: the view equals the table, whatever happens to the table, to Connect and to the slot."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import psutil
+import pytest
+from pydantic import SecretStr
+
+from runtime.service import log_file
+from tests.beds.world import World
+from tests.deadline import until
+from tests.scenes.batch import Batch
+from tests.scenes.captured_shop import NAME, CapturedShop, captured_shop
+from truelog.capture import comparison, snapshot, worker
+from truelog.capture.slot import Verdict
+from truelog.log import topics
+from truelog.log.kafka_reader import messages
+from truelog.support.errors import ServiceDown
+
+SINCE = datetime(2020, 2, 29, 12, tzinfo=UTC)
+FIRST = [
+    (1, "Ann", "ann@shop.example", "Oslo", "12.50", True, SINCE),
+    (2, "Bob", None, "", "0.00", False, None),
+    (3, "Eve", "eve@shop.example", "Turin", "-1", None, datetime(1, 1, 1, tzinfo=UTC)),
+]
+
+
+@pytest.fixture(scope="module")
+def shop(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CapturedShop]:
+    with captured_shop(world, tmp_path_factory.mktemp("shop"), FIRST) as made:
+        yield made
+
+
+def test_the_first_snapshot_is_the_table(shop: CapturedShop) -> None:
+    shop.require_equal(rows=3)
+    assert shop.current() == FIRST
+
+
+def test_every_kind_of_change_reaches_the_view(shop: CapturedShop) -> None:
+    shop.run(
+        "UPDATE customers SET name = 'Ann B.', credit = NULL WHERE id = 1",
+        "UPDATE customers SET id = 20 WHERE id = 2",
+        "DELETE FROM customers WHERE id = 3",
+        "INSERT INTO customers (id, name) VALUES (4, 'Max')",
+        "BEGIN; DELETE FROM customers WHERE id = 4; INSERT INTO customers (id, name) VALUES (4, 'Mia'); COMMIT",
+    )
+    shop.require_equal(rows=3)
+    assert [row[:2] for row in shop.current()] == [(1, "Ann B."), (4, "Mia"), (20, "Bob")]
+    shop.run("TRUNCATE customers", "INSERT INTO customers (id, name) VALUES (1, 'Ann')")
+    shop.require_equal(rows=1)
+    assert shop.invalid() == []
+
+
+def test_a_kill_of_connect_in_a_large_copy_loses_and_doubles_nothing(shop: CapturedShop) -> None:
+    """COPY gives several rows the same place in the log, at which the connector may stop."""
+    before = topics.end_offsets(shop.settings, [NAME]).at(NAME, 0)
+    with shop.connect() as session, session.cursor().copy("COPY customers (id, name) FROM STDIN") as copy:
+        for number in range(1_000, 21_000):
+            copy.write_row((number, f"customer {number}"))
+
+    def begun() -> None:
+        if topics.end_offsets(shop.settings, [NAME]).at(NAME, 0) - before < 2_000:
+            raise ServiceDown("the copy has not reached the topic")
+
+    until(begun, 60, "the first rows of the copy")
+    shop.kill_connect()
+    shop.require_equal(rows=20_001)
+
+
+def test_a_transaction_that_is_open_during_a_restart_is_captured_whole(shop: CapturedShop) -> None:
+    with shop.connect() as session:
+        session.execute("BEGIN")
+        session.execute("UPDATE customers SET city = 'Bergen' WHERE id < 1500")
+        shop.run("UPDATE customers SET city = 'Rome' WHERE id = 2000")
+        shop.require_equal()
+        shop.kill_connect()
+        session.execute("UPDATE customers SET city = 'Lund' WHERE id = 1001")
+        session.execute("COMMIT")
+    shop.require_equal()
+    assert shop.world.ask("SELECT count(*) FROM views.customers_current WHERE city = 'Bergen'") == [(500,)]
+
+
+def test_the_view_equals_its_rebuild_from_raw_bytes(
+    shop: CapturedShop, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(shop.settings.views_folder))
+    batch.require_equal_from_raw([NAME])
+
+
+def test_a_new_snapshot_leaves_no_ghosts(shop: CapturedShop) -> None:
+    """A row that disappears without a record in the log is found by the comparison, and closed by a new snapshot."""
+    shop.run("ALTER PUBLICATION truelog_customers SET (publish = 'insert, update')")
+    shop.run("DELETE FROM customers WHERE id BETWEEN 1000 AND 1099")
+    found = shop.compared()
+    assert (found.verdict, found.extra, found.missing, found.different) == (comparison.DIFFERENT, 100, 0, 0)
+    shop.run("ALTER PUBLICATION truelog_customers SET (publish = 'insert, update, delete, truncate')")
+    assert snapshot.take(shop.settings, shop.event_type) == 2
+    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 120, "the second snapshot")
+    shop.run("UPDATE customers SET name = 'Ann again' WHERE id = 1")
+    shop.require_equal(rows=19_901)
+
+
+@pytest.mark.nightly
+def test_special_numbers_long_values_and_new_columns_arrive_exactly(shop: CapturedShop) -> None:
+    shop.run(
+        "INSERT INTO customers (id, credit) VALUES (50, 'NaN'), (51, 'Infinity'), (52, '-Infinity'), (53, 1e30)",
+        "UPDATE customers SET name = (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 400) n) "
+        "WHERE id = 50",
+        "UPDATE customers SET city = 'Turin' WHERE id = 50",  # does not log the long name again
+        "ALTER TABLE customers ADD COLUMN extra int DEFAULT 7",
+        "UPDATE customers SET extra = 8 WHERE id = 51",
+        "ALTER TABLE customers ALTER COLUMN name TYPE varchar(90000)",
+        "INSERT INTO customers (id, name) VALUES (60, 'after the changes of the table')",
+    )
+    shop.require_equal()
+
+
+@pytest.mark.nightly
+def test_a_value_that_no_event_has_leaves_the_row_as_it_was_and_the_comparison_finds_it(shop: CapturedShop) -> None:
+    shop.run("UPDATE customers SET since = 'infinity' WHERE id = 1")
+    found = shop.compared()
+    assert (found.verdict, found.different, found.keys) == (comparison.DIFFERENT, 1, ("1",))
+    shop.run("UPDATE customers SET since = NULL WHERE id = 1")
+    shop.require_equal()
+
+
+@pytest.mark.nightly
+def test_a_dropped_slot_is_lost_loudly_and_a_snapshot_is_the_way_back(shop: CapturedShop) -> None:
+    worker.ask(shop.settings, "PUT", f"/connectors/{NAME}/stop")
+    shop.drop_slot()
+    shop.run("DELETE FROM customers WHERE id BETWEEN 3000 AND 3009")
+    assert shop.verdict() is Verdict.LOST
+    worker.ask(shop.settings, "PUT", f"/connectors/{NAME}/resume")  # Debezium makes another slot
+    assert "FAILED" in shop.failed()
+    assert shop.verdict() is Verdict.STOPPED
+    snapshot.take(shop.settings, shop.event_type)
+    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 120, "the snapshot")
+    assert shop.verdict() is Verdict.OK
+
+
+def test_secrets_are_in_no_log_topic_process_or_answer(shop: CapturedShop) -> None:
+    settings = shop.settings
+    fields = (settings.kafka_connect_password, settings.source_password, settings.connect_password)
+    secrets = [field.get_secret_value().encode() for field in fields]
+    assert all(len(secret) > 20 for secret in secrets)
+    answers = [worker.ask(settings, "GET", f"/connectors/{NAME}/{part}") for part in ("config", "status", "tasks")]
+    families = psutil.Process(shop.pid()), *psutil.Process(shop.pid()).children(recursive=True)
+    places = {
+        "answers": json.dumps(answers).encode(),
+        "arguments": " ".join(word for each in families for word in each.cmdline()).encode(),
+        "environment": json.dumps([each.environ() for each in families]).encode(),
+        "log": log_file(settings, "connect").read_bytes(),
+        "topic": b"".join(message.value() or b"" for message in messages(settings, NAME, 0, 0, 30)),
+    }
+    assert all(places.values()), [name for name, found in places.items() if not found]
+    assert [name for name, found in places.items() if any(secret in found for secret in secrets)] == []
+
+
+def test_connect_answers_nobody_without_the_password(shop: CapturedShop) -> None:
+    wrong = shop.settings.model_copy(update={"connect_password": SecretStr("wrong")})
+    for path in ("/", "/connectors", f"/connectors/{NAME}/config", "/admin/loggers"):
+        with pytest.raises(ServiceDown, match="401"):
+            worker.ask(wrong, "GET", path)
