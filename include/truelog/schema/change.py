@@ -193,7 +193,8 @@ def captured(name: str, model: type[Event], topic: Topic, quality: Quality, deri
             f"{name}: the topic of a captured table needs its primary key as `key`, `compacted=True`, and "
             "`partitions=1`, because one partition has the order of the database's log."
         )
-    event_type = EventType(name, model, replace(topic, internal=True), quality, derived, future_limit=NO_LIMIT, decoder=CHANGES)
+    internal = replace(topic, internal=True)
+    event_type = EventType(name, model, internal, quality, derived, future_limit=NO_LIMIT, decoder=CHANGES)
     for field in event_type.fields:
         if field.required and field.name not in Change.model_fields:
             raise BadDeclaration(

@@ -108,7 +108,7 @@ class Settings(ServiceSettings, AlertSettings, CaptureSettings):
     reader_key: SecretStr = SecretStr("")
     admin_key: SecretStr = SecretStr("")
 
-    # Database roles with few rights, for values that Spark ships to its tasks. Without a password: the main role.
+    # Database roles with few rights, for values that Spark ships to its tasks. Otherwise, tasks get the main role.
     stager_password: SecretStr = SecretStr("")  # may insert staged rows
     catalog_password: SecretStr = SecretStr("")  # may use the archive's catalog
     api_password: SecretStr = SecretStr("")  # may read `views`; the API refuses to start without it

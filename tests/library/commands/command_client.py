@@ -9,7 +9,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from truelog.support.addresses import Address
+from truelog.support.setting_groups.services import Address
 
 from runtime.own_services import entry
 from tests.deadline import deadline, until
