@@ -44,8 +44,7 @@ from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.control import lease
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
-from truelog.log import event_files, records
-from truelog.log.event_files import EventFiles, FileFrames
+from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.range_reader import PLACE
 from truelog.log.records import EventFrames
@@ -57,6 +56,8 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging import event_files
+from truelog.tables.staging.event_files import EventFiles, FileFrames
 from truelog.tables.staging.repeated_plans import RepeatedPlans
 from truelog.views.view import View
 

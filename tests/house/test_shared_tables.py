@@ -35,6 +35,8 @@ CHECKED = {
     "log_day": "decides no row: a partial states the records that it covers",
     "merge_tally": "decides no row: after how many exclusions a view stops",
     "operation": OF_PROCESSES,
+    "outbox": "decides no row of a view: what is published of its rows",
+    "output_step": "decides no row of a view: what is published of its rows",
     "oversized_group": "decides no row: the fold counts the inputs again, and the alert reads the table",
     "position": POSITION,
     "tick": "tests/library/reconcile/comparison/test_clock_check.py::test_rows_that_a_wrong_tick_has_dropped",

@@ -20,7 +20,6 @@ from truelog.kernel.exclusions import Excluded
 from truelog.kernel.log_guard import LogGuard
 from truelog.kernel.merge import Merge
 from truelog.log import records
-from truelog.log.event_files import EventFiles
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -32,6 +31,7 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.kinds import Batch
 from truelog.tables.stage import StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
+from truelog.tables.staging.event_files import EventFiles
 from truelog.tables.staging.repeated_plans import RepeatedPlans
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from truelog.log import event_files, range_reader
-from truelog.log.event_files import EventFiles, FileFrames
+from truelog.log import range_reader
 from truelog.log.positions import Range
 from truelog.log.records import Columns
 from truelog.schema.event import EventTypes
@@ -22,6 +21,8 @@ from truelog.spark.class_archive import is_local
 from truelog.spark.session import small_session
 from truelog.support.settings import KafkaUser, Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging import event_files
+from truelog.tables.staging.event_files import EventFiles, FileFrames
 from truelog.tables.staging.repeated_plans import RepeatedPlans
 
 _MOST_RECORDS = 20_000  # of a small batch; one task decodes so many

@@ -25,7 +25,6 @@ from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.kernel.log_guard import LogGuard
 from truelog.log import records, topics
-from truelog.log.event_files import EventFiles
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.log.tick_reader import read_ticks
@@ -44,6 +43,7 @@ from truelog.streaming.view_worker import ViewWorker, records_are_reread
 from truelog.support import faults
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import needed_columns
+from truelog.tables.staging.event_files import EventFiles
 
 _MAX_VIEWS = 256  # threads; a thread is created only when a view needs one
 _RECORDS_IN_GRACE = 100_000  # the largest batch that waits no longer than the setting says

@@ -137,7 +137,7 @@ def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[
     _require_age_column(name, view, dtypes)
     _require_window(name, view, dtypes)
     referenced = find_referenced(spark, view, frames, selected)
-    _require_deterministic(name, selected, referenced.selected)
+    _require_deterministic(name, selected, view.contributions(*(frames[topic] for topic in view.reads)))
     columns = {topic: frozenset(schema.fieldNames()) for topic, schema in referenced.fields.items()}
     made_by, scans = fingerprint(view, referenced), plan.scans(selected)
     by_offset = _reads_offsets(view, selected)

@@ -9,8 +9,6 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from truelog.support.setting_groups.services import Address
-
 from runtime.own_services import entry
 from tests.deadline import deadline, until
 from tests.scenes.applications import Application, start
@@ -19,6 +17,7 @@ from truelog.services.collector import service as collector
 from truelog.services.commands import declaration as commands_declaration
 from truelog.services.commands import service as commands
 from truelog.support.errors import ServiceDown
+from truelog.support.setting_groups.services import Address
 from truelog.support.settings import Settings
 
 

@@ -21,12 +21,12 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from truelog.log import event_files
-from truelog.log.event_files import EventFiles, FileFrames
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan, stage
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.staging import event_files
 from truelog.tables.staging.batch_plans import BatchPlans
+from truelog.tables.staging.event_files import EventFiles, FileFrames
 from truelog.tables.table import Table
 
 # The steps of an executed plan that take each row as it comes. All others may remember rows.

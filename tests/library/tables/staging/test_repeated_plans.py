@@ -13,14 +13,14 @@ from pyspark.sql.types import IntegerType, StructType
 
 from tests.beds.lab import Lab
 from truelog import Sum, View
-from truelog.log import event_files
-from truelog.log.event_files import EventFiles
 from truelog.log.range_reader import PLACE
 from truelog.spark.session import small_session
 from truelog.storage.database import Connection
 from truelog.support.errors import BadDeclaration
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.staging import event_files
+from truelog.tables.staging.event_files import EventFiles
 from truelog.tables.staging.repeated_plans import RepeatedPlans, remembering
 from truelog.views import catalogue
 
