@@ -17,9 +17,9 @@ from truelog.kernel import merge
 from truelog.storage import database
 from truelog.streaming.stream import Stream
 from truelog.support.settings import Settings
-from truelog.tables import stage
+from truelog.tables import kinds, stage
 
-_add, _load = stage.add, stage.stage_rows
+_add, _stage_batch = stage.add, kinds.stage_batch
 
 
 def unprotected() -> None:
@@ -54,12 +54,12 @@ def slow_view() -> None:
     """Not a defect: the `slow` view stages its batches only when a file exists, whose path is the third argument."""
     released = Path(sys.argv[3])
 
-    def load(states: Any, target: Any, settings: Any) -> Any:
-        while target.owner == "slow" and not released.exists():
+    def stage_batch(connection: Any, compiled: Any, plans: Any, batch: Any) -> Any:
+        while compiled.name == "slow" and not released.exists():
             threading.Event().wait(0.1)
-        return _load(states, target, settings)
+        return _stage_batch(connection, compiled, plans, batch)
 
-    stage.stage_rows = load
+    kinds.stage_batch = stage_batch
 
 
 DEFECTS: dict[str, Callable[[], None]] = {

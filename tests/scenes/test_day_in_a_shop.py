@@ -138,7 +138,7 @@ def test_an_application_does_what_its_page_says(
     exec("\n".join(examples), {"__name__": "page"})
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "ann Hello"
-    assert said[1].startswith("version 1 of home_timeline at {")
+    assert said[1].startswith("version 2 of home_timeline at {")
     assert said[2] == "1 tweets in the timeline of bob"
     assert said[3] == "the tweet is a dead letter: String should have at most 4096 characters"
     assert said[-2:] == ["['Hello']", "1"]
@@ -158,7 +158,7 @@ def test_the_output_topic_of_a_timeline_has_its_rows(shop: Shop) -> None:
 
     def require_published() -> None:
         rows = {json.dumps(json.loads(row)) for (row,) in shop.world.ask(query)}
-        read = {json.dumps(json.loads(row)) for row in table(shop.world.settings, "view.home_timeline.v1").values()}
+        read = {json.dumps(json.loads(row)) for row in table(shop.world.settings, "view.home_timeline.v2").values()}
         if not rows or rows != read:
             raise ServiceDown(f"the table has {len(rows)} rows, and the topic {len(read)}")
 
