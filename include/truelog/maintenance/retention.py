@@ -99,6 +99,7 @@ RETENTION: dict[str, Expiring | str] = {
     "output_step": _BY_RELAY,
     "outbox": _BY_RELAY,
     "relay": "at most one row",
+    "capture": "one row for each captured table",
     "command_number": "one row",
     "command_fold": "one row for each event type with commands",
     "command_position": "one row for each partition of these event types",
