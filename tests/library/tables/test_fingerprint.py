@@ -200,6 +200,16 @@ def test_a_renamed_field_changes_the_fingerprint(spark: SparkSession) -> None:
     assert printed(spark, renamed, fields) != printed(spark, counted, VIEWED)
 
 
+def test_bytes_in_a_transform_count_and_their_place_in_memory_does_not(spark: SparkSession) -> None:
+    def holding(text: str) -> Transform:
+        found = F.hex(F.expr(f"X'{text}'"))
+        return lambda viewed: viewed.select("url", F.length(found).alias("sent"), F.lit(1).alias("seen"))
+
+    before = printed(spark, holding("00ff"), VIEWED)
+    assert printed(spark, holding("00ff"), VIEWED) == before
+    assert printed(spark, holding("00fe"), VIEWED) != before
+
+
 def test_a_name_within_the_transform_changes_nothing(spark: SparkSession) -> None:
     def helped(name: str) -> Transform:
         return lambda v: v.withColumn(name, F.col("bytes") + 1).select(
