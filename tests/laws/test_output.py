@@ -23,7 +23,7 @@ from truelog.tables import kinds, stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import changes, outbox
 
-LOGS = 20
+LOGS = 80
 # One view of each kind, and the values and the rules that are the hardest for an output.
 CHOSEN = ("cart", "home_timeline", "in_steps", "extreme_values", "request_rates")
 SHRINKING = {"cart", "home_timeline", "request_rates"}  # rows of these vanish in the generated logs
@@ -86,13 +86,12 @@ def streamed(lab: Lab, name: str, view: View, monkeypatch: pytest.MonkeyPatch) -
     recorders: list[Recorder] = []
     drop_expired: Callable[..., Any] = merge.drop_expired
 
-    def dropped(connection: Connection, compiled: CompiledView, schema: str, end: Any) -> Any:
+    def dropped(connection: Connection, compiled: CompiledView, schema: str, end: Any, now: Any) -> None:
         """The last step of a merge before its changes are recorded."""
-        now = drop_expired(connection, compiled, schema, end)
+        drop_expired(connection, compiled, schema, end, now)
         if schema == "state":
             recorders[:] = recorders or [Recorder(connection, compiled)]
             recorders[0].record()
-        return now
 
     monkeypatch.setattr(merge, "drop_expired", dropped)
     different = lab.compare_all(f"output_{name}", replace(view, publish=True), drawn)
