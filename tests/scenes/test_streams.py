@@ -16,6 +16,7 @@ import pytest
 
 import runtime
 from runtime import keeper, postgresql
+from runtime.services import SERVICES
 from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.command import truelog, truelog_process
@@ -59,8 +60,8 @@ def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory
     """Airflow and the applications that it runs, with view files that scenes change. All processes stop at the end."""
     folder = copy_views(tmp_path_factory.mktemp("views"), "page_views", "request_rates")
     receivers = {"alertmanager_url": pager.url, "heartbeat_url": f"{pager.url}/beat"}
-    services = [name for name in runtime.EVERY if not name.startswith("airflow-")]
     with known(world.settings, views_folder=folder, **receivers) as changed:
+        services = [name for name in wanted(changed) if not name.startswith("airflow-")]
         runtime.up(changed, services, tethered=True)
         with orchestrated(changed) as settings:
             yield settings
@@ -69,6 +70,11 @@ def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory
     launcher.stop_all(world.settings)
     with connect(world.settings) as connection:
         application.set_desired(connection, "stream", application.RUNNING, "a scene")
+
+
+def wanted(settings: Settings) -> list[str]:
+    """The services of a platform with these settings."""
+    return [name for name, each in SERVICES.items() if each.is_wanted(settings)]
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +171,7 @@ def test_status_shows_applications_views_and_memory(kept: Settings) -> None:
 
     memory = {each["name"]: each["memory_mb"] for each in shown["services"]}
     memory |= {name: each["memory_mb"] for name, each in shown["streams"].items()}
-    assert memory.keys() == {*runtime.EVERY, "archive", "stream"}
+    assert memory.keys() == {*wanted(kept), "archive", "stream"}
     log.warning("the whole platform: %.0f MB", sum(memory.values()))
     assert sum(memory.values()) < 8_000, memory
 
