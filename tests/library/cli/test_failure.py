@@ -56,6 +56,11 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("limit", "remove", "192.0.2.1"): {POSTGRESQL, KAFKA},
     ("limit", "block", "192.0.2.1"): {POSTGRESQL, KAFKA},
     ("limit", "unblock", "192.0.2.1"): {POSTGRESQL, KAFKA},
+    ("capture", "status"): {POSTGRESQL},
+    ("capture", "snapshot", "customers"): {POSTGRESQL},
+    ("commands", "list"): set(),
+    ("commands", "show", "claim_username"): set(),
+    ("commands", "log"): {POSTGRESQL},
     ("output", "list"): {POSTGRESQL},
     ("output", "resync", "cart"): {POSTGRESQL, KAFKA},
     ("key", "list"): {POSTGRESQL},
@@ -72,8 +77,8 @@ FAULTS = {
     (S3, "down"): {"TRUELOG_S3_ENDPOINT": "http://127.0.0.1:1"},
     (S3, "wrong password"): {"TRUELOG_S3_SECRET_KEY": WRONG},
 }
-# How a message names the service. PostgreSQL has the archive's catalog, and S3 has the bucket.
-NAMES = {POSTGRESQL: "PostgreSQL|the catalog", KAFKA: "Kafka", S3: "object store|the bucket"}
+# How a message names the service. PostgreSQL has the archive's catalog and the captured database, and S3 the bucket.
+NAMES = {POSTGRESQL: "PostgreSQL|the catalog|the captured database", KAFKA: "Kafka", S3: "object store|the bucket"}
 CASES = [(command, fault) for command, needs in COMMANDS.items() for fault in FAULTS if fault[0] in needs]
 
 
@@ -109,7 +114,7 @@ def test_a_failed_service_is_3_and_named(
     monkeypatch.setattr(topics, "_TIMEOUT", 0.2 if fault == (KAFKA, "down") else 1.0)  # a broker refuses within it
     log = tmp_path / "access.log"
     log.write_text("")
-    ended = truelog(*(word.format(log=log) for word in command), "--json", **FAULTS[fault])
+    ended = truelog(*(word.format(log=log) for word in command), "--json", TRUELOG_CAPTURE="true", **FAULTS[fault])
     assert (ended.returncode, ended.stdout) == (Exit.UNKNOWN, ""), ended.stderr
     assert re.search(NAMES[fault[0]], ended.stderr), ended.stderr
     assert "Traceback" not in ended.stderr

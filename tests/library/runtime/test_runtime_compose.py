@@ -118,8 +118,8 @@ def test_our_images_have_the_version_of_the_library() -> None:
     assert images == {f"truelog:{truelog.__version__}", f"truelog-airflow:{truelog.__version__}"}
 
 
-def test_every_embedded_service_has_its_counterpart() -> None:
-    by_default = {name for name, each in SERVICES.items() if each.is_wanted(Settings())}
+def test_every_embedded_service_has_its_counterpart(made: Settings) -> None:
+    by_default = {name for name, each in SERVICES.items() if each.is_wanted(made)}
     assert set(COMPOSE["services"]) == by_default
 
 
