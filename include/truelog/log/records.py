@@ -24,7 +24,7 @@ from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
 from truelog.support.settings import KafkaUser, Settings
 
-_RECORDS_PER_TASK = 20_000
+RECORDS_PER_TASK = 20_000
 
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 EventFrames = Mapping[str, DataFrame]  # the valid events of each topic: the arguments of a transform
@@ -64,7 +64,7 @@ def read(
     A small batch is read in one task: the tasks of several would cost more than its records. A batch that one task has
     decoded also needs no shuffle, because each view groups it in the same task.
     """
-    shares = range_reader.shares(ranges, spark.sparkContext.defaultParallelism, _RECORDS_PER_TASK)
+    shares = range_reader.shares(ranges, spark.sparkContext.defaultParallelism, RECORDS_PER_TASK)
     client, output = settings.kafka(KafkaUser.READER), _output(types, needed)
     decode = _decoder(types, output)
 

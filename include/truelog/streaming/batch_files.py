@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from truelog.log import range_reader
 from truelog.log.positions import Range
-from truelog.log.records import Columns
+from truelog.log.records import RECORDS_PER_TASK, Columns
 from truelog.schema.event import EventTypes
 from truelog.spark.class_archive import is_local
 from truelog.spark.session import small_session
@@ -24,8 +24,6 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.staging import event_files
 from truelog.tables.staging.event_files import EventFiles, FileFrames
 from truelog.tables.staging.repeated_plans import RepeatedPlans
-
-_MOST_RECORDS = 20_000  # of a small batch; one task decodes so many
 
 
 class BatchFiles:
@@ -36,8 +34,8 @@ class BatchFiles:
         self.spark = small_session(spark)
 
     def are_for(self, ranges: Sequence[Range]) -> bool:
-        """Whether a batch of these ranges of the log is small."""
-        return self.is_local and sum(each.end - each.start for each in ranges) <= _MOST_RECORDS
+        """Whether a batch of these ranges of the log is small: one task could decode it."""
+        return self.is_local and sum(each.end - each.start for each in ranges) <= RECORDS_PER_TASK
 
     def write(self, kept: ExitStack, types: EventTypes, ranges: Sequence[Range], needed: Columns) -> EventFiles:
         """Read and decode a batch. Its files are deleted when `kept` is closed.

@@ -186,7 +186,8 @@ class Stream:
             yield {}, tasks, None
             return
         needed = needed_columns(views)
-        with ExitStack() as kept:
+        kept = ExitStack()
+        try:
             if self.batch_files.are_for(ranges):
                 files = self.batch_files.write(kept, types, ranges, needed)
                 yield self.batch_files.frames(files), tasks, files
@@ -195,9 +196,11 @@ class Stream:
                 if records_are_reread(views):
                     kept.callback(decoded.persist().unpersist)
                 yield records.events(decoded, types), tasks, None
-            if late := [task for task in tasks if not task.done()]:
-                end_later = kept.pop_all().close
-                threading.Thread(target=lambda: (wait(late), end_later()), daemon=True).start()
+        finally:
+            if late := [task for task in tasks if not task.done()]:  # also if the batch fails: these views go on
+                threading.Thread(target=_close_after, args=(late, kept), daemon=True).start()
+            else:
+                kept.close()
 
     def _store_ticks(self, begin: Positions, end: Positions) -> None:
         """Store the batch's ticks, which the views with `keep` need."""
@@ -250,3 +253,8 @@ class Stream:
     def _offer(self, batch: EventRange) -> "list[Future[None]]":
         """Offer a batch to all views, and return the tasks of the views that were free."""
         return [task for each in self.workers if (task := each.offer(batch, self.pool))]
+
+
+def _close_after(tasks: "list[Future[None]]", kept: ExitStack) -> None:
+    wait(tasks)
+    kept.close()

@@ -20,10 +20,15 @@ from truelog.schema.event_version import judge
 
 @dataclass(frozen=True)
 class EventFiles:
-    """The files of a batch, in a folder of their own. A topic without a valid event has no file."""
+    """The files of a batch, in a folder of their own. Each topic has a file, so a missing file is an error."""
 
     folder: Path
-    schemas: Mapping[str, pa.Schema]  # of every topic that a view reads, whether or not it has a file
+    schemas: Mapping[str, pa.Schema]  # of every topic that a view reads
+    filled: frozenset[str]  # the topics with a valid event
+
+    def have_events(self, topics: Iterable[str]) -> bool:
+        """Whether any of these topics has a valid event in the batch."""
+        return not self.filled.isdisjoint(topics)
 
 
 def write(folder: Path, records: Iterable[pa.RecordBatch], types: EventTypes, needed: Columns) -> EventFiles:
@@ -35,22 +40,17 @@ def write(folder: Path, records: Iterable[pa.RecordBatch], types: EventTypes, ne
         events = _valid(raw, types[topic], schemas[topic])
         if events.num_rows:
             found.setdefault(topic, []).append(events)
-    for topic, batches in found.items():
-        with pa.OSFile(str(_file(folder, topic)), "wb") as sink, pa.ipc.new_file(sink, schemas[topic]) as writer:
-            for batch in batches:
+    for topic, schema in schemas.items():
+        with pa.OSFile(str(_file(folder, topic)), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for batch in found.get(topic, ()):
                 writer.write_batch(batch)
-    return EventFiles(folder, schemas)
+    return EventFiles(folder, schemas, frozenset(found))
 
 
 def columns(event_type: EventType, needed: Columns) -> pa.Schema:
     """The columns of an event type's file: the coordinates, and the fields that are needed."""
     names = needed.get(event_type.name)
     return pa.schema([*PLACE, *(each for each in event_type.arrow_schema if names is None or each.name in names)])
-
-
-def has_events(files: EventFiles, topics: Iterable[str]) -> bool:
-    """Whether any of these topics has a valid event in the batch."""
-    return any(_file(files.folder, topic).exists() for topic in topics)
 
 
 class FileFrames(Mapping[str, DataFrame]):
@@ -84,11 +84,7 @@ def _reader(file: Path, schema: pa.Schema):  # type: ignore[no-untyped-def]
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        try:
-            opened = pa.memory_map(path)
-        except FileNotFoundError:
-            return
-        with opened:
+        with pa.memory_map(path) as opened:
             for batch in pa.ipc.open_file(opened).read_all().to_batches():
                 yield batch.cast(schema)
 

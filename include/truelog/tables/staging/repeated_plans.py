@@ -24,7 +24,6 @@ from pyspark.sql.types import StructType
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan, stage
 from truelog.tables.stage import NO_ROWS, StagedRows
-from truelog.tables.staging import event_files
 from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.staging.event_files import EventFiles, FileFrames
 from truelog.tables.table import Table
@@ -74,7 +73,7 @@ class RepeatedPlans(BatchPlans):
         return self._events
 
     def stage(self, table: Table, states: Callable[[], DataFrame]) -> StagedRows:
-        if self._batch and table.derivation is None and not event_files.has_events(self._batch, table.view.reads):
+        if self._batch and table.derivation is None and not self._batch.have_events(table.view.reads):
             return NO_ROWS
         if table.name not in self._reports:
             reports = stage.reports(states(), table, self.settings)

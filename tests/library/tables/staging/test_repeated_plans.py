@@ -13,6 +13,7 @@ from pyspark.sql.types import IntegerType, StructType
 
 from tests.beds.lab import Lab
 from truelog import Sum, View
+from truelog.kernel.value_error import FAILURES, is_value_error
 from truelog.log.range_reader import PLACE
 from truelog.spark.session import small_session
 from truelog.storage.database import Connection
@@ -50,10 +51,9 @@ def batch(folder: Path, *urls: str, schema: pa.Schema = SCHEMA) -> EventFiles:
     folder.mkdir()
     columns = {name: pa.nulls(len(urls), each.type) for name, each in zip(schema.names, schema, strict=True)}
     table = pa.table({**columns, "url": pa.array(urls, pa.string())}, schema=schema)
-    if urls:
-        with pa.OSFile(str(folder / "click.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_table(table)
-    return EventFiles(folder, {"click": schema})
+    with pa.OSFile(str(folder / "click.arrow"), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        writer.write_table(table)
+    return EventFiles(folder, {"click": schema}, frozenset(["click"] if urls else []))
 
 
 def rows(connection: Connection, compiled: CompiledView, staged: StagedRows) -> set[tuple[object, ...]]:
@@ -84,6 +84,19 @@ def test_one_plan_stages_each_batch(lab: Lab, compiled: CompiledView, plans: Rep
     changed = staged(batch(tmp_path / "5", "d", schema=WIDER))
     assert len(planned) == 2, "a plan that knows other columns must be made again"
     assert rows(lab.connection, compiled, changed) == {("d", 1)}
+
+
+def test_a_batch_whose_files_are_gone_fails(
+    lab: Lab, compiled: CompiledView, plans: RepeatedPlans, tmp_path: Path
+) -> None:
+    """A view that stages nothing would merge the batch as if it had no events."""
+    files = batch(tmp_path / "1", "a")
+    states = partial(compiled.own.totals_of, plans.events_of(files, ("click",)))
+    plans.stage(compiled.own, states)
+    (tmp_path / "1" / "click.arrow").unlink()
+    with pytest.raises(FAILURES, match=r"click\.arrow") as failed:
+        plans.stage(compiled.own, states)
+    assert not is_value_error(failed.value)
 
 
 def test_rows_to_load_are_asked_for_again(lab: Lab, plans: RepeatedPlans, tmp_path: Path) -> None:
@@ -132,7 +145,7 @@ def test_a_transform_that_caches_a_frame_is_refused(
 
 def test_all_shipped_tables_get_plans_that_are_made_once(lab: Lab, plans: RepeatedPlans, tmp_path: Path) -> None:
     schemas = {topic: event_files.columns(event_type, {}) for topic, event_type in lab.types.items()}
-    empty, refused = EventFiles(tmp_path, schemas), dict[str, set[str]]()
+    empty, refused = EventFiles(tmp_path, schemas, frozenset()), dict[str, set[str]]()
     for name, view in catalogue.load_all_views().items():
         compiled = lab.compiled_once(name, view)
         events = plans.events_of(empty, view.reads)
