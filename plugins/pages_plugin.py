@@ -35,7 +35,7 @@ class PagesPlugin(AirflowPlugin):
     external_views = [  # noqa: RUF012
         {
             "name": "Truelog",
-            "href": f"{PREFIX}/streams",
+            "href": f"{PREFIX}/flow",
             "destination": "nav",
             "url_route": ROUTE,
             "nav_top_level": True,

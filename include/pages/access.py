@@ -9,8 +9,10 @@
 | backfill | trigger `recompute` |
 | acknowledge or silence alerts | trigger `streams`, as on-call engineers may |
 | compare or repair views | trigger `reconcile` |
+| validate a log day | trigger `quality` |
 | verify a certificate | trigger `verify` |
 | start an explanation | trigger `explain`, and the right to look at archived records |
+| send dead letters again | trigger `reconcile`, as engineers may |
 | save rows, look at archived records and explanations | trigger `reconcile`, as engineers may |
 """
 
@@ -37,6 +39,7 @@ class Dag(StrEnum):
     RECOMPUTE = "recompute"
     VERIFY = "verify"
     EXPLAIN = "explain"
+    QUALITY = "quality"
 
 
 def may_read(dag: Dag) -> Callable[..., None]:
@@ -82,6 +85,16 @@ def may_backfill(user: BaseUser) -> bool:
 def may_compare(user: BaseUser) -> bool:
     """Whether to offer comparisons and repairs. Airflow's own route repeats the check."""
     return _may_trigger(user, Dag.RECONCILE)
+
+
+def may_replay(user: BaseUser) -> bool:
+    """Whether to offer to send dead letters again, and whether to do it."""
+    return _may_trigger(user, Dag.RECONCILE)
+
+
+def may_validate(user: BaseUser) -> bool:
+    """Whether to offer validations of log days. Airflow's own route repeats the check."""
+    return _may_trigger(user, Dag.QUALITY)
 
 
 def may_verify(user: BaseUser) -> bool:

@@ -25,11 +25,11 @@ from pages import (
 from pages.access import administrator
 from pages.answer import refusal
 from pages.headers import OURS, Headers
-from truelog.support.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
+from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotSetUp, TruelogError
 
 _MODULES: tuple[ModuleType, ...] = (files, data, rows, records, reconciliations, certificates, docs, export)
 _MODULES += (explain, dead_letters, backfills, application_actions, alerts)
-_STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404}
+_STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404, Fenced: 409}
 
 
 def make() -> FastAPI:

@@ -71,7 +71,8 @@ def recomputed_days(since: date, until: date) -> Answer:
     views = catalogue.view_names(settings.views_folder)
     with db_snapshot.read_snapshot(settings) as connection:
         found = partial_report.partial_days(connection, views, since, until)
-    return Answer(views=views, days=found, costs=view_report.backfill_costs(settings, views))
+        logged = partial_report.days_with_log(connection, since, until)
+    return Answer(views=views, days=found, log_days=logged, costs=view_report.backfill_costs(settings, views))
 
 
 def _as_dict(session: Session, backfill: Backfill, known: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query
 
 from pages import task_logs
-from pages.access import Dag, SignedIn, is_readable, may_compare, may_read, may_restart, may_stop
+from pages.access import Dag, SignedIn, is_readable, may_compare, may_read, may_restart, may_stop, may_validate
 from pages.answer import Answer, parts
 from truelog.alerts import store as alert_store
 from truelog.control import view_tables
@@ -19,6 +19,7 @@ from truelog.lag import freshness_series
 from truelog.lag import report as lag_report
 from truelog.lag import series as lag_series
 from truelog.quality import quality_history
+from truelog.reports import flow as flow_report
 from truelog.reports import input as input_report
 from truelog.reports import streams as stream_report
 from truelog.reports import summary, timeline
@@ -34,6 +35,7 @@ OF_STREAMS = [Depends(may_read(Dag.STREAMS))]
 OF_VIEWS = [Depends(may_read(Dag.RECONCILE))]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 _YEAR = 366 * 24.0  # hours
+_MOST_QUALITY_DAYS = 30  # in the overview of results, and offered for a validation
 Hours = Annotated[float, Query(gt=0, le=_YEAR)]
 Readers = Annotated[Sequence[str], Query(max_length=freshness_series.MOST_READERS)]
 
@@ -53,6 +55,12 @@ def streams(user: SignedIn) -> Answer:
     ]
     logs = task_logs.task_logs(each["status"].application for each in found)
     return Answer(applications=found, logs=logs, **parts(input_report.input_report(settings)))
+
+
+@router.get("/flow", dependencies=OF_VIEWS)
+def flow() -> Answer:
+    """Topics, the archive, views and outputs, each with its state."""
+    return Answer(**parts(flow_report.flow_report(Settings())))
 
 
 @router.get("/lag", dependencies=OF_STREAMS)
@@ -129,15 +137,19 @@ def view_alerts(connection: Connection, view: str) -> list[dict[str, Any]]:
 
 
 @router.get("/quality", dependencies=OF_VIEWS)
-def quality(of: str = "", limit: Limit = 60) -> Answer:
-    """The newest log day of each event type, and the days of one type (by default a type that failed validation)."""
+def quality(user: SignedIn, of: str = "", limit: Limit = 60) -> Answer:
+    """The newest log day of each event type, the days of one type (by default one that failed), and all results."""
     types = event.event_names(Settings().events_folder)
     with db_snapshot.read_snapshot(Settings()) as connection:
         newest = quality_history.newest_days(connection)
         worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])
         require(of in ("", *types), f"No event type {of!r}")
         days = quality_history.days(connection, of or worst, limit)
-    return Answer(newest=newest, of=of or worst, days=days)
+        by_day = quality_history.results_by_day(connection, _MOST_QUALITY_DAYS)
+        ended = quality_history.ended_days(connection, _MOST_QUALITY_DAYS)
+        unchecked = {each.event: quality_history.why_unchecked(connection, each) for each in newest if not each.success}
+    may = {"may_validate": may_validate(user), "types": types}
+    return Answer(newest=newest, of=of or worst, days=days, by_day=by_day, ended=ended, unchecked=unchecked, **may)
 
 
 def require(known: bool, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The dead letters of a time range, without their bytes: the number for each reason, and one page of the letters."""
+"""The dead letters of a time range, without their bytes: their number over time and by reason, and one page of them."""
 
 import shlex
 from collections import Counter
@@ -15,6 +15,8 @@ from truelog.support.settings import Settings
 
 MOST_READ = 100_000  # dead letters in a time range; they have no index, so each list reads all of them
 _MOST_REASONS = 20
+_STEPS = (60, 300, 900, 3600, 21_600, 86_400, 7 * 86_400)  # seconds
+_MOST_STEPS = 75
 Order = Literal["received_at", "event_type", "reason", "sender"]
 
 
@@ -29,6 +31,11 @@ class LetterQuery:
     descending: bool = True
     limit: int = 100
     skip: int = 0
+
+    @property
+    def filter(self) -> LetterFilter:
+        since = datetime.now(UTC) - timedelta(hours=self.hours)
+        return LetterFilter(self.event_type or None, self.text or None, since)
 
     @property
     def replay(self) -> str:
@@ -62,11 +69,21 @@ class ReasonCount:
 
 
 @dataclass(frozen=True)
+class LetterCourse:
+    """How many of the chosen dead letters were received in each step; `at` has the beginnings in seconds since 1970."""
+
+    step: int
+    at: Sequence[int]
+    letters: Sequence[int]
+
+
+@dataclass(frozen=True)
 class LetterReport:
-    """`types` and `reasons` cover the whole time range, and `more_reasons` is the number of reasons left out."""
+    """`types` covers the whole time range, and all else the chosen letters. `more_reasons` reasons are left out."""
 
     letters: Sequence[ListedLetter]
     total: int
+    course: LetterCourse
     types: Sequence[str]
     reasons: Sequence[ReasonCount]
     more_reasons: int
@@ -79,24 +96,43 @@ def dead_letter_report(settings: Settings, query: LetterQuery) -> LetterReport:
         BadInput: the time range has too many dead letters.
         ServiceDown: Kafka, PostgreSQL or the object store does not answer.
     """
-    store, since = LetterStore(settings), datetime.now(UTC) - timedelta(hours=query.hours)
-    if (found := store.count_records(since)) > MOST_READ:
+    chosen = query.filter
+    every = read_letters(settings, LetterFilter(since=chosen.since))
+    letters = sorted((each for each in every if chosen.accepts(each)), key=lambda each: each.at, reverse=True)
+    letters.sort(key=lambda each: getattr(each, query.order) or "", reverse=query.descending)
+    reasons = Counter((each.event_type, each.field, each.reason) for each in letters)
+    return LetterReport(
+        _listed(settings, letters[query.skip : query.skip + query.limit]),
+        len(letters),
+        _course(letters, query.hours),
+        sorted({each.event_type for each in every if each.event_type}),
+        [ReasonCount(*reason, count) for reason, count in reasons.most_common(_MOST_REASONS)],
+        max(0, len(reasons) - _MOST_REASONS),
+    )
+
+
+def read_letters(settings: Settings, chosen: LetterFilter) -> list[DeadLetter]:
+    """The dead letters that the filter accepts, in no particular order.
+
+    Raises:
+        BadInput: the time range has too many dead letters.
+    """
+    store = LetterStore(settings)
+    if (found := store.count_records(chosen.since)) > MOST_READ:
         raise BadInput(
             f"this time range has about {found:,} dead letters, and a page reads at most {MOST_READ:,}. Choose a "
             "shorter one, or run `truelog dead-letters list`"
         )
-    every = list(store.read(LetterFilter(since=since)))
-    reasons = Counter((each.event_type, each.field, each.reason) for each in every)
-    wanted = LetterFilter(query.event_type, query.text)
-    chosen = sorted((each for each in every if wanted.accepts(each)), key=lambda each: each.at, reverse=True)
-    chosen.sort(key=lambda each: getattr(each, query.order) or "", reverse=query.descending)
-    return LetterReport(
-        _listed(settings, chosen[query.skip : query.skip + query.limit]),
-        len(chosen),
-        sorted({each.event_type for each in every if each.event_type}),
-        [ReasonCount(*reason, letters) for reason, letters in reasons.most_common(_MOST_REASONS)],
-        max(0, len(reasons) - _MOST_REASONS),
-    )
+    return list(store.read(chosen))
+
+
+def _course(letters: Sequence[DeadLetter], hours: float) -> LetterCourse:
+    now = int(datetime.now(UTC).timestamp())
+    first = now - int(hours * 3600)
+    step = next((each for each in _STEPS if (now - first) / each <= _MOST_STEPS), _STEPS[-1])
+    at = list(range(first // step * step, now + 1, step))
+    counts = Counter(int(each.received_at.timestamp()) // step * step for each in letters)
+    return LetterCourse(step, at, [counts[each] for each in at])
 
 
 def _listed(settings: Settings, letters: Sequence[DeadLetter]) -> list[ListedLetter]:

@@ -1,16 +1,22 @@
 """Archived records: one record with its raw bytes and the views that read it, and the records that views skip."""
 
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
-from pages.access import DataReader, SignedIn, may_compare
+from pages.access import DataReader, SignedIn, may_compare, may_replay
 from pages.answer import Answer, parts
 from pages.data import OF_VIEWS
 from truelog.control import event_registry
+from truelog.dead_letters import ledger as replay_ledger
+from truelog.dead_letters import replay as dead_letter_replay
+from truelog.dead_letters.store import LetterStore
 from truelog.reports import record as record_report
 from truelog.reports.archived_record import ArchivedRecord, read_record
 from truelog.reports.record import Place
+from truelog.sources.collector.classifier import DEAD_LETTER, Defect
+from truelog.sources.collector.parser import parse_event
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import connect
@@ -34,7 +40,7 @@ def skipped(user: SignedIn, view: str = "") -> Answer:
 
 
 @router.get("/record")
-def record(topic: str, partition: Partition, offset: Offset, user: DataReader) -> Answer:
+def record(topic: str, partition: Partition, offset: Offset, user: DataReader, signed_in: SignedIn) -> Answer:
     """One record. The audit trail records who looked at it, before the answer is sent."""
     settings = Settings()
     found = read_record(settings, topic, partition, offset)
@@ -44,7 +50,33 @@ def record(topic: str, partition: Partition, offset: Offset, user: DataReader) -
         about = f"partition {partition}, offset {offset}"
         audit_trail.record_operation(connection, OperationKind.READ, topic, user, about)
     readers = record_report.record_readers(settings, Place(topic, partition, offset))
-    return Answer(record=_as_text(found), readers=readers)
+    letter = _letter(settings, partition, offset) if topic == DEAD_LETTER else None
+    return Answer(record=_as_text(found), readers=readers, letter=letter, may_replay=may_replay(signed_in))
+
+
+def _letter(settings: Settings, partition: int, offset: int) -> dict[str, Any] | None:
+    """The rejected event in a dead letter, and what would happen to it now. None if the record is no dead letter."""
+    letter = LetterStore(settings).find(partition, offset)
+    if letter is None:
+        return None
+    judged, event = (
+        dead_letter_replay.judge(event_registry.event_types(settings), letter),
+        parse_event(letter.raw).value,
+    )
+    with connect(settings) as connection:
+        sent = replay_ledger.find_reservations(connection, [letter.at]).get(letter.at)
+    return {
+        "event_type": letter.event_type,
+        "field": letter.field,
+        "reason": letter.reason,
+        "sender": letter.sender,
+        "received_at": letter.received_at,
+        "text": _text(letter.raw[:_MOST_BYTES]),
+        "fields": {name: _shown(each) for name, each in event.items()} if isinstance(event, dict) else {},
+        "still_wrong": f"{judged.field}: {judged.reason}" if isinstance(judged, Defect) else "",
+        "topic": "" if isinstance(judged, Defect) else judged.topic,
+        "sent": sent and {"topic": sent.topic, "place": sent.place},
+    }
 
 
 def _as_text(found: ArchivedRecord) -> dict[str, Any]:
@@ -62,6 +94,11 @@ def _as_text(found: ArchivedRecord) -> dict[str, Any]:
 
 def _text(given: bytes | None) -> str | None:
     return None if given is None else given.decode("utf-8", "backslashreplace")
+
+
+def _shown(value: Any) -> str | None:
+    """A value of an event. A text is shown as it is, and anything else as JSON."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _text_of_field(given: Any) -> Any:

@@ -178,6 +178,7 @@ def test_a_backfill_is_checked_confirmed_paused_and_cancelled(backfilled: None, 
         choose(watched, first, last)
         expect(dialog).to_contain_text(why)
         dialog.get_by_role("button", name="OK").click()
+    watched.locator("#views summary").click()
     watched.get_by_label("click_through", exact=True).uncheck()
     choose(watched, "2026-10-01", "2026-10-07", "Compare only")
     expect(dialog).to_contain_text(

@@ -22,7 +22,9 @@ def test_dead_letters_are_counted_chosen_and_sorted(rejected: Settings, watched:
     reasons.get_by_role("button").first.click()
     expect(letters.locator("tbody tr")).to_have_count(3)
     expect(watched.locator("main")).to_contain_text("3 in all")
-    expect(watched.locator("main")).to_contain_text("truelog dead-letters replay --since 24h --type page_view --reason")
+    expect(watched.get_by_role("button", name="Send 3 dead letters again")).to_be_disabled()
+    expect(watched.locator("main")).to_contain_text("This requires permission to trigger the reconcile DAG.")
+    expect(watched.locator("main")).not_to_contain_text("truelog dead-letters replay")
     watched.reload()
     expect(letters.locator("tbody tr")).to_have_count(3)
     expect(watched.get_by_label("Event type")).to_have_value("page_view")
@@ -31,3 +33,17 @@ def test_dead_letters_are_counted_chosen_and_sorted(rejected: Settings, watched:
     watched.get_by_label("Search").press("Enter")
     expect(watched.locator("main")).to_contain_text("No dead letters match.")
     assert watched.locator("main img").count() == 0
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_what_would_be_sent_again_is_counted_before_it_is_sent(rejected: Settings, watched: Page) -> None:
+    open_page(watched, "dead-letters?hours=24&type=page_view")
+    expect(watched.locator("main")).to_contain_text("truelog dead-letters replay --since 24h --type page_view")
+    expect(watched.locator("figure.chart")).to_contain_text("Dead letters in each 60 min")
+    watched.get_by_role("button", name="Send 3 dead letters again").click()
+    dialog = watched.locator("dialog")
+    expect(dialog).to_contain_text("No event would be sent.")
+    expect(dialog).to_contain_text("Still invalid:")
+    dialog.get_by_role("button", name="Close").click()
+    watched.get_by_role("button", name="Show all types and reasons").click()
+    expect(watched.get_by_role("button", name="Send 6 dead letters again")).to_be_enabled()

@@ -17,6 +17,7 @@ RUN_AXE = """async () => (await axe.run(document, { resultTypes: ["violations"] 
   .filter(({ impact }) => ["serious", "critical"].includes(impact))
   .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((each) => each.html.slice(0, 200)).join(" | ")}`)"""
 TITLES = {
+    "flow": "Flow",
     "streams": "Streams",
     "views": "Views",
     "view?name=page_views": "page_views",

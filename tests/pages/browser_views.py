@@ -168,6 +168,7 @@ def test_a_backfill_of_chosen_days_and_its_own_report_are_at_most_eight_clicks_a
     row.nth(5).drag_to(row.nth(6))
     job.clicks += 1
     form = watched.get_by_role("form", name="Backfill")
+    job.click(form.locator("#views summary"))
     job.click(form.get_by_role("button", name="No views"))
     job.click(form.get_by_label("page_views"))
     expect(form.locator(".costs li")).to_have_count(1)

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from tests.builders.alerts import a_look, an_alert
 from tests.builders.applications import a_launch, a_lease
 from tests.builders.comparisons import a_certificate, a_reconciliation, a_repair, a_validation
+from tests.builders.log import a_log_day
 from tests.builders.quality import a_figure, an_event_validation
 from tests.builders.views import a_batch_answer, a_view, merged_to
 from tests.chosen_views import copy_views
@@ -67,6 +68,7 @@ def fill(connection: Connection) -> None:
     """Fill an empty, migrated database."""
     with connection.transaction():
         _views(connection)
+        _log_days(connection)
         _applications(connection)
         _answer(connection)
         lag_history.append(connection, judged(Settings(), _readings(time.time())), seconds=3 * DAY)
@@ -87,6 +89,13 @@ def _views(connection: Connection) -> None:
             "INSERT INTO state.page_views_v1 VALUES (now() + interval '1 hour', %s, %s, NULL, 1, NULL)", (text, text)
         )
     connection.execute("ANALYZE state.page_views_v1")
+
+
+def _log_days(connection: Connection) -> None:
+    """The log days of four weeks, today's included."""
+    today = time.time() // DAY * DAY
+    for ago in range(28):
+        a_log_day(connection, "page_view", today - ago * DAY, topic_id="id", first_offset=1_000 * (28 - ago))
 
 
 def _reached(topics: Mapping[str, int], first: int) -> Positions:

@@ -61,7 +61,7 @@ READABLE = (
     *("dead-letters", "freshness", "data/freshness?reader=archive&reader=page_views&hours=6"),
     *("explain", "data/explain?view=page_views&where=host+is+NULL"),
     *("data/certificates", "data/certificates?view=page_views", "data/skipped", "data/backfills?skip=5"),
-    *("data/partials?since=2026-11-01&until=2026-11-30",),
+    *("data/partials?since=2026-11-01&until=2026-11-30", "flow", "data/flow"),
 )
 ABSENT = (
     *(

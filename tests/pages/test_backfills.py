@@ -10,6 +10,8 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from runtime.airflow_client import Airflow
+from tests.builders.comparisons import a_reconciliation
+from tests.builders.log import a_log_day
 from tests.pages.backfills import (
     ANNOUNCEMENT,
     DAYS,
@@ -171,6 +173,9 @@ def test_the_grid_shows_what_followed_each_recompute(planned: Settings, users: d
             recomputation.finish("page_audience", days[name].replace(hour=12), 1)
         if name == "old":
             store_verdict(planned, "manual__grid", "page_audience")
+    with connect(planned, autocommit=True) as connection:
+        for hour in (0, 12):
+            a_log_day(connection, "page_view", days["new"].timestamp() + hour * 3600, topic_id="grid")
     found = json.load(fetch(users["analyst"], "GET", "data/partials?since=2026-08-31&until=2026-09-05"))
     states = {(each["view"], each["day"]): each["state"] for each in found["days"]}
     assert states == {
@@ -178,9 +183,30 @@ def test_the_grid_shows_what_followed_each_recompute(planned: Settings, users: d
         ("page_audience", "2026-09-02"): "RECOMPUTED",
         ("page_audience", "2026-09-03"): "UNFINISHED",
     }
+    assert found["log_days"] == ["2026-09-02"]
     assert "adds up the partials" in found["costs"]["page_audience"]
     assert "broken" not in found["costs"]
     assert fetch(users["analyst"], "GET", "data/partials?since=2026-01-01&until=2026-12-31").status == 400
+
+
+def test_a_day_that_changed_after_its_comparison_is_told_apart(planned: Settings, users: dict[str, Airflow]) -> None:
+    day = datetime(2026, 8, 1, tzinfo=UTC)
+    recomputation = Recomputation.by_hand(planned)
+    for view in ("page_audience", "request_rates"):
+        recomputation.plan([view], [day])
+        recomputation.finish(view, day, 1)
+    with connect(planned, autocommit=True) as connection:
+        for view, verdicts in (
+            ("page_audience", ("EQUAL", "DIFFERENT")),
+            ("request_rates", ("DIFFERENT", "DIFFERENT")),
+        ):
+            for verdict in verdicts:
+                a_reconciliation(connection, view, verdict)
+    found = json.load(fetch(users["analyst"], "GET", "data/partials?since=2026-08-01&until=2026-08-01"))
+    assert {each["view"]: each["state"] for each in found["days"]} == {
+        "page_audience": "CHANGED",
+        "request_rates": "DIFFERENT",
+    }
 
 
 DAY = "2026-10-20"

@@ -1,22 +1,37 @@
 """Tests of the dead letters page: the reasons, the list with its filters, and the command that sends events again."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from pages import dead_letter_report
 from pages.dead_letter_report import LetterQuery
 from runtime.airflow_client import Airflow
 from tests.builders.log import a_replay
+from tests.deadline import deadline
 from tests.pages.conftest import BAD
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
-from truelog.log import topics
-from truelog.sources.collector.classifier import DEAD_LETTER
+from truelog.control import event_registry
+from truelog.log import kafka_reader, topics
+from truelog.schema.event import load_events
+from truelog.sources.collector.classifier import DEAD_LETTER, EventClassifier, Receipt
+from truelog.sources.collector.parser import parse_event
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
+
+CLICK = json.dumps(
+    {
+        "type": "click",
+        "event_id": "c",
+        "occurred_at": "2026-11-01T00:00:00Z",
+        **dict.fromkeys(("visitor_id", "search_id", "url"), "x"),
+    }
+).encode()
 
 
 def test_reasons_are_counted_and_letters_are_filtered_sorted_and_paged(
@@ -36,7 +51,10 @@ def test_reasons_are_counted_and_letters_are_filtered_sorted_and_paged(
     one = ask("type=page_view&order=received_at&descending=false&limit=2&skip=1")
     assert (one["total"], [each["offset"] for each in one["letters"]]) == (3, [2, 1])
     assert one["replay"] == "truelog dead-letters replay --since 24h --type page_view"
-    assert one["reasons"] == found["reasons"]
+    assert {each["event_type"] for each in one["reasons"]} == {"page_view"}
+    assert sum(each["letters"] for each in one["reasons"]) == 3
+    assert (sum(found["course"]["letters"]), sum(one["course"]["letters"])) == (6, 3)
+    assert found["course"]["step"] == 3600
     text = ask("text=NOT%20AN%20EVENT%20TYPE&order=event_type")
     assert [each["event_type"] for each in text["letters"]] == ["no", HOSTILE[0]]
     assert text["replay"].endswith("--reason 'NOT AN EVENT TYPE'")
@@ -60,3 +78,42 @@ def test_too_many_letters_are_refused(
     monkeypatch.setattr(dead_letter_report, "MOST_READ", 2)
     with pytest.raises(BadInput, match="this time range has about 8 dead letters"):
         dead_letter_report.dead_letter_report(rejected, LetterQuery(24))
+
+
+def test_a_replay_is_counted_first_and_sends_each_letter_once(
+    rejected: Settings, pages: Settings, users: dict[str, Airflow]
+) -> None:
+    """The event was rejected because its type did not exist yet."""
+    types = load_events()
+    early = EventClassifier({DEAD_LETTER: types[DEAD_LETTER]}, 10_000)
+    [letter] = early.classify([parse_event(CLICK)], Receipt(datetime.now(UTC), "shop"))
+    producer = Producer(rejected.kafka(KafkaUser.COLLECTOR))
+    producer.produce(DEAD_LETTER, letter.value, partition=1)
+    assert producer.flush(deadline(30)) == 0
+    topics.sync_topics(rejected, {"click": types["click"]})
+    event_registry.register(rejected, types["click"])
+
+    def ask(user: str, **given: Any) -> Any:
+        body = {"chosen": {"type": "click"}, **given}
+        return fetch(users[user], "POST", "dead-letters/replay", body, **{"X-Truelog": "page"})
+
+    assert ask("analyst", dry_run=True).status == 403
+    counted = json.load(ask("oncall", dry_run=True))
+    assert (counted["sent"], counted["already_sent"]) == (1, 0)
+    assert sent(rejected) == 0
+    assert json.load(ask("oncall", dry_run=False))["sent"] == 1
+    again = json.load(ask("oncall", dry_run=False))
+    assert (again["sent"], again["already_sent"]) == (0, 1)
+    assert sent(rejected) == 1
+    one = json.load(ask("oncall", dry_run=True, one={"partition": 0, "offset": 1}))
+    assert (one["sent"], sum(one["invalid"].values())) == (0, 1)
+    assert ask("oncall", dry_run=True, one={"partition": 0, "offset": 99}).status == 404
+
+
+def sent(settings: Settings) -> int:
+    """The events of the topic."""
+    ends = topics.end_offsets(settings, ["click"])
+    return sum(
+        len(list(kafka_reader.messages(settings, topic, partition, 0, ends.at(topic, partition))))
+        for topic, partition in ends.partitions()
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -302,6 +302,18 @@ def test_log_days_are_shown_with_metrics_and_verdicts(snapshot: Connection) -> N
     assert (events.value, events.usual, events.least, events.most) == (90, 1_050, 525, 2_100)
     assert quality_history.latest_validation(snapshot, "scheduled__1", "page_view") == newest.judged.id
     assert quality_history.latest_validation(snapshot, "scheduled__1", "search") is None
+
+
+def test_results_are_listed_by_type_and_day_and_ended_days_are_offered(snapshot: Connection) -> None:
+    results = quality_history.results_by_day(snapshot, 3)
+    assert len({each.day for each in results}) == 3
+    newest, *_ = quality_history.newest_days(snapshot)
+    assert newest in results
+    assert quality_history.why_unchecked(snapshot, newest) == "not enough history: 0 preceding log days, 3 needed"
+    ended = quality_history.ended_days(snapshot, 30)
+    assert len(ended) == 27
+    assert ended[0] < datetime.now(UTC) - timedelta(days=1) < ended[0] + timedelta(days=1)
+    assert ended == sorted(ended, reverse=True)
 
 
 def test_all_differing_rows_are_stored_until_the_next_difference(filled: Settings) -> None:

@@ -48,20 +48,40 @@ export function show(given, { shown, form }) {
   });
 }
 
-// The grid of days for everyone, and the form for users who may start a backfill.
+// The form for users who may start a backfill, and the grid of days for everyone.
 function begin(found, given, form, again) {
   const made = found.may_backfill ? backfillForm(found.views, given.getAll("view"), again) : null;
   const fields = made && ["from", "to"].map((name) => made.elements[name]);
-  const shows = () => grid.show(fields[0].value, fields[1].value);
+  const shows = () => made && grid.show(fields[0].value, fields[1].value, chosenViews(made));
+  const choose = (from, to) => {
+    Object.assign(fields[0], { value: from });
+    Object.assign(fields[1], { value: to });
+    shows();
+  };
   const today = Date.now();
   const grid = dayGrid(
-    { since: iso(today - 27 * 86_400_000), until: iso(today) },
-    (from, to) => fields && Object.assign(fields[0], { value: from }) && Object.assign(fields[1], { value: to }),
-    ({ costs }) => made && showCosts(made, costs),
+    { since: iso(today - 27 * 86_400_000), until: iso(today), mayChoose: Boolean(made) },
+    choose,
+    ({ costs, log_days: days }) => {
+      if (!made) return;
+      showCosts(made, costs);
+      if (!made.dataset.begun && days.length) choose(lastEnded(days), lastEnded(days));
+      made.dataset.begun = "yes"; // from now on, the user chooses
+      shows();
+    },
   );
-  for (const each of fields ?? []) each.addEventListener("change", shows);
-  form.append(...[grid.element, made].filter(Boolean));
+  made?.addEventListener("change", shows);
+  form.append(...[made, grid.element].filter(Boolean));
   return grid;
+}
+
+// The last calendar day with data that has ended, or today if there is no other.
+function lastEnded(days) {
+  return days.findLast((each) => each < iso(Date.now())) ?? days.at(-1);
+}
+
+function chosenViews(form) {
+  return [...form.querySelectorAll("[name=views]:checked")].map((each) => each.value);
 }
 
 function backfill(each, { as_of: now, may_backfill: may }, again) {
@@ -166,14 +186,6 @@ function backfillForm(views, chosen, again) {
   const field = (name, properties) => h("input", { name, "aria-label": sentence(name), required: true, ...properties });
   const choice = (name, label, options) =>
     h("select", { name, "aria-label": label }, options.map(([value, text]) => h("option", { value }, text)));
-  const toggle = (text, checked) =>
-    h("button", {
-      type: "button",
-      click: () => {
-        for (const each of form.querySelectorAll("[name=views]")) each.checked = checked;
-        form.dispatchEvent(new Event("change"));
-      },
-    }, text);
   const form = h(
     "form",
     {
@@ -185,16 +197,7 @@ function backfillForm(views, chosen, again) {
     },
     h("label", {}, "From ", field("from", { type: "date", value: yesterday })),
     h("label", {}, "To ", field("to", { type: "date", value: yesterday })),
-    toggle("All views", true),
-    toggle("No views", false),
-    views.map((view) =>
-      h(
-        "label",
-        {},
-        h("input", { type: "checkbox", name: "views", value: view, checked: !chosen.length || chosen.includes(view) }),
-        view,
-      )
-    ),
+    viewPicker(views, chosen),
     choice("mode", "Mode", [["repair", "Repair differing rows"], ["compare", "Compare only"]]),
     choice("days", "Days", [["completed", "All days"], ["failed", "Only failed and missing days"]]),
     h("button", {}, "Backfill"),
@@ -203,13 +206,45 @@ function backfillForm(views, chosen, again) {
   return form;
 }
 
+// The views to choose from, with a search. The buttons choose what the search shows.
+function viewPicker(views, chosen) {
+  const boxes = views.map((view) =>
+    h("input", { type: "checkbox", name: "views", value: view, checked: !chosen.length || chosen.includes(view) })
+  );
+  const labels = boxes.map((box, n) => h("label", {}, box, views[n]));
+  const search = h("input", {
+    type: "search",
+    "aria-label": "Search views",
+    placeholder: "Search views",
+    input: () => labels.forEach((label, n) => label.hidden = !views[n].includes(search.value)),
+    keydown: (event) => event.key === "Enter" && event.preventDefault(), // it would submit the form
+  });
+  const summary = h("summary", {});
+  const count = () => summary.replaceChildren(`${boxes.filter((box) => box.checked).length} of ${views.length} views`);
+  const toggle = (text, checked) =>
+    h("button", {
+      type: "button",
+      click: () => {
+        boxes.forEach((box, n) => labels[n].hidden || (box.checked = checked));
+        picker.dispatchEvent(new Event("change", { bubbles: true }));
+      },
+    }, text);
+  const picker = h(
+    "details",
+    { id: "views", change: count },
+    summary,
+    h("p", { class: "buttons" }, search, toggle("All views", true), toggle("No views", false)),
+    h("div", { class: "picker" }, labels),
+  );
+  count();
+  return picker;
+}
+
 // What a backfill of each chosen view recomputes and reads. Views with the same answer share a line.
 function showCosts(form, costs) {
   form.costs = costs;
   const write = () => {
-    const chosen = [...form.querySelectorAll("[name=views]:checked")].map((each) => each.value).filter((each) =>
-      form.costs[each]
-    );
+    const chosen = chosenViews(form).filter((each) => form.costs[each]);
     const texts = [...new Set(chosen.map((each) => form.costs[each]))];
     form.querySelector(".costs ul").replaceChildren(
       ...texts.map((text) =>

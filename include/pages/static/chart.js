@@ -1,8 +1,9 @@
 // Line charts over time, as SVG. Unknown values leave a gap. The pointer shows the same moment in all charts of a page.
 import { h, number, s } from "./kit.js";
 import { patch } from "./patch.js";
+import { chartWidth, pointText, roundTimes, tickText } from "./time-axis.js";
 
-const WIDTH = 960, HEIGHT = 220, LEFT = 62, BOTTOM = 22, TOP = 8, RIGHT = 8;
+const HEIGHT = 220, LEFT = 62, BOTTOM = 22, TOP = 8, RIGHT = 8;
 // Each unit with its seconds, and with the seconds from which it is used.
 const UNITS = [["days", 86400, 172800], ["h", 3600, 7200], ["min", 60, 120], ["s", 1, 0]];
 const hidden = new Set(); // the series that the user has switched off, by chart and name
@@ -10,13 +11,16 @@ const hidden = new Set(); // the series that the user has switched off, by chart
 // `unit` "time" divides seconds into the unit that fits the highest value, so that one axis has one unit.
 export function chart(given) {
   const { title, at, series, unit } = given;
+  const width = chartWidth(), first = at[0], last = Math.max(at.at(-1), first + 1);
   const lines = series.map((each, n) => ({ ...each, n, hidden: hidden.has(`${title} ${each.name}`) }));
   const highest = Math.max(
     unit === "time" ? 0.1 : 1,
     ...lines.filter((each) => !each.hidden).flatMap((each) => each.values).filter((v) => v !== null),
   );
   const { write, top, label } = axis(given, highest);
-  const x = (i) => LEFT + ((WIDTH - LEFT - RIGHT) * i) / Math.max(1, at.length - 1);
+  const { step, times } = roundTimes(first, last, width - LEFT - RIGHT);
+  const place = (time) => LEFT + ((width - LEFT - RIGHT) * (time - first)) / (last - first);
+  const x = (i) => place(at[i]);
   const y = (v) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - TOP) * v) / top;
   return h(
     "figure",
@@ -30,28 +34,30 @@ export function chart(given) {
     h(
       "figcaption",
       {},
-      h("strong", {}, label ? `${title} (${label})` : title),
+      h("strong", {}, label ? `${title} (${label}), UTC` : `${title}, UTC`),
       legend(title, lines),
       h("p", { class: "readout", "data-own": "" }),
     ),
     s(
       "svg",
       {
-        viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+        viewBox: `0 0 ${width} ${HEIGHT}`,
         role: "img",
         "aria-label": title,
-        pointermove: (event) => aim(event, at.length),
+        pointermove: (event) => aim(event, at, width),
         pointerleave: (event) => aimAll(event.currentTarget, -1),
       },
       [0, 0.25, 0.5, 0.75, 1].map((share) =>
         s(
           "g",
           {},
-          s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * share), y2: y(top * share) }),
+          s("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(top * share), y2: y(top * share) }),
           s("text", { x: LEFT - 6, y: y(top * share) + 4, "text-anchor": "end" }, write(top * share)),
         )
       ),
-      ticks(at).map((i) => s("text", { x: x(i), y: HEIGHT - 6, "text-anchor": "middle" }, clock(at[i], at))),
+      times.map((time) =>
+        s("text", { x: place(time), y: HEIGHT - 6, "text-anchor": anchor(place(time), width) }, tickText(time, step))
+      ),
       lines.filter((each) => !each.hidden).map((each) =>
         s("path", { "data-key": each.name, class: `line ${style(each.n)}`, d: path(each.values, x, y) })
       ),
@@ -77,12 +83,18 @@ function axis({ unit, write = number }, highest) {
   };
 }
 
-function aim(event, points) {
+// A text at an edge stays within the drawing.
+function anchor(x, width) {
+  return x < LEFT ? "start" : x > width - RIGHT - 20 ? "end" : "middle";
+}
+
+// The point nearest to the pointer.
+function aim(event, at, width) {
   const box = event.currentTarget.getBoundingClientRect();
-  const i = Math.round(
-    (((event.clientX - box.left) / box.width) * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT) * (points - 1),
-  );
-  aimAll(event.currentTarget, i >= 0 && i < points ? i : -1);
+  const share = (((event.clientX - box.left) / box.width) * width - LEFT) / (width - LEFT - RIGHT);
+  const time = at[0] + share * (at.at(-1) - at[0]);
+  const nearest = at.reduce((best, each, i) => (Math.abs(each - time) < Math.abs(at[best] - time) ? i : best), 0);
+  aimAll(event.currentTarget, share >= 0 && share <= 1 ? nearest : -1);
 }
 
 // Charts with the same number of points show the same time range.
@@ -100,7 +112,7 @@ function point({ currentTarget: figure, detail: i }, lines, at, write, x) {
   const text = values.map((each) => `${each.name} ${each.values[i] === null ? "unknown" : write(each.values[i])}`).join(
     ", ",
   );
-  figure.querySelector(".readout").textContent = i < 0 ? "" : `${clock(at[i])}: ${text}`;
+  figure.querySelector(".readout").textContent = i < 0 ? "" : `${pointText(at[i])}: ${text}`;
 }
 
 // Each name is a button that switches its line on and off.
@@ -155,17 +167,4 @@ function path(values, x, y) {
 function nice(v) {
   const unit = 10 ** Math.floor(Math.log10(v));
   return [1, 2, 4, 5, 8, 10].map((each) => each * unit).find((each) => each >= v);
-}
-
-export function ticks(at) {
-  const count = 6;
-  return at.length < count
-    ? at.map((_, i) => i)
-    : Array.from({ length: count }, (_, k) => Math.round(((k + 0.5) / count) * (at.length - 1)));
-}
-
-export function clock(seconds, span) {
-  const text = new Date(seconds * 1000).toISOString();
-  const days = span && span[span.length - 1] - span[0] > 86400;
-  return days ? text.slice(5, 16).replace("T", " ") : text.slice(11, 19);
 }

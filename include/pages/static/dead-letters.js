@@ -1,9 +1,11 @@
 // Dead letters: the events that the collector rejected, with their reasons, and how to send them again.
 import { keepInAddress, pairs } from "./address.js";
+import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
-import { bytes, count, h, marked, moment, number, seen, table, value } from "./kit.js";
+import { bytes, count, duration, h, marked, moment, number, seen, table, value } from "./kit.js";
 import { choose, pager, sortHead } from "./list.js";
 import { recordLink } from "./records.js";
+import { sendAgain } from "./send-again.js";
 
 const PAGE = 100;
 const SPANS = [[1, "1 hour"], [24, "1 day"], [168, "7 days"], [720, "30 days"], [8784, "1 year"]];
@@ -38,7 +40,7 @@ export function show(given, { shown, form }) {
           .children,
       );
       type.value = state.type; // an option that moves between lists is chosen in the new one
-      return drawn(found, change);
+      return drawn(found, change, again);
     },
   );
 
@@ -55,12 +57,27 @@ export function show(given, { shown, form }) {
   }
 }
 
-function drawn(found, change) {
-  const { reasons, more_reasons: more, letters, total, state } = found;
+function drawn(found, change, again) {
+  const { reasons, more_reasons: more, letters, total, state, course } = found;
   const heads = [["Received (UTC)", "received_at"], ["Type", "event_type"], ["Reason", "reason"], ["Sender", "sender"]]
     .map(([title, name]) => sortHead(title, name, { ...state, order: state.order || "received_at" }, change));
+  const chosen = state.type || state.text;
   return [
-    h("h3", {}, "Reasons"),
+    total
+      ? chart({
+        title: `Dead letters in each ${duration(course.step)}`,
+        at: course.at,
+        series: [{ name: "Received", values: course.letters }],
+      })
+      : null,
+    h(
+      "h3",
+      {},
+      "Reasons ",
+      chosen
+        ? h("button", { type: "button", click: () => change({ type: "", text: "" }) }, "Show all types and reasons")
+        : null,
+    ),
     table(
       [{ title: "Dead letters", number: true }, "Type", "Field", "Reason"],
       reasons.map((each) => [
@@ -74,14 +91,14 @@ function drawn(found, change) {
           click: () => change({ type: each.event_type ?? "", text: `${each.field}: ${each.reason}` }),
         }, seen(each.reason)),
       ]),
-      "No event was rejected in this time range.",
+      chosen ? "No dead letters match." : "No event was rejected in this time range.",
       {
-        caption: "The most frequent reasons in the time range",
+        caption: "The most frequent reasons",
         keys: reasons.map((each) => `${each.event_type} ${each.field} ${each.reason}`),
       },
     ),
     more ? h("p", { class: "quiet" }, `And ${count(more, "other reason")}.`) : null,
-    letters.length || state.type || state.text
+    letters.length
       ? [
         h("h3", {}, "Dead letters"),
         table(
@@ -95,7 +112,7 @@ function drawn(found, change) {
             recordLink("dead_letter", each.partition, each.offset, `${each.partition}:${each.offset}`),
             seen(each.sent),
           ]),
-          "No dead letters match.",
+          "",
           {
             caption: "A record shows the bytes of the event, once it is archived",
             keys: letters.map((each) => `${each.partition}:${each.offset}`),
@@ -108,7 +125,7 @@ function drawn(found, change) {
           more: found.skip + letters.length < total,
           total,
         }, (skip) => change({ skip })),
-        next(found),
+        next(found, again),
       ]
       : null,
   ];
@@ -119,17 +136,23 @@ function typed(name) {
 }
 
 // Only an event that is valid now is sent, so the event type or its file is mended first.
-function next({ replay }) {
+function next({ replay, may_replay: may, total, state }, again) {
+  const { hours, type, text } = state;
   return [
     h("h3", {}, "Send them again"),
     h(
       "p",
       {},
       marked(
-        "Mend the event type in `include/events/`, and send the events that are valid then. Each is sent once, however often the command runs, and keeps its times. If the producer has sent corrected events already, do not send these again.",
+        "Mend the event type in `include/events/`, and send the events that are valid then. Each is sent once, however often you send, and keeps its times. If the producer has sent corrected events already, do not send these again.",
       ),
     ),
-    h("p", {}, "How many would be sent: ", h("code", {}, seen(`${replay} --dry-run`))),
-    h("p", {}, "Send them: ", h("code", {}, seen(replay))),
+    sendAgain({
+      may,
+      label: `Send ${count(total, "dead letter")} again`,
+      what: { chosen: { hours, type, text } },
+      again,
+    }),
+    may ? h("p", { class: "quiet" }, "On the command line: ", h("code", {}, seen(replay))) : null,
   ];
 }

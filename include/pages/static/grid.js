@@ -1,9 +1,9 @@
-// The grid of days and views: each cell shows whether a day of a view was recomputed, and what followed. A range of
-// days is chosen by dragging, or with the keyboard: the arrow keys move, and with Shift they extend the range.
+// The grid of days and views: each cell shows whether a day of a view was recomputed, and what followed. Days without
+// data in the log have no column. A range of days is chosen by dragging, or with the keyboard: the arrow keys move, and
+// with Shift they extend the range.
 import { ask } from "./live.js";
 import { h, moment, sentence } from "./kit.js";
 
-const DAY = 86_400_000;
 const LABELS = {
   NEVER: "Never recomputed",
   UNFINISHED: "Not finished",
@@ -11,24 +11,28 @@ const LABELS = {
   RECOMPUTED: "Recomputed; not compared since then",
   EQUAL: "Recomputed, then equal",
   DIFFERENT: "Recomputed, then different",
+  CHANGED: "Recomputed and equal, different since",
 };
-const MARKS = { NEVER: "", UNFINISHED: "…", FAILED: "×", RECOMPUTED: "○", EQUAL: "●", DIFFERENT: "◆" };
+const MARKS = { NEVER: "", UNFINISHED: "…", FAILED: "×", RECOMPUTED: "○", EQUAL: "●", DIFFERENT: "◆", CHANGED: "◇" };
 
 export const iso = (time) => new Date(time).toISOString().slice(0, 10);
 
 // Returns the grid's element, and functions that refresh its states and show a chosen range.
-export function dayGrid({ since, until }, choose, informed) {
+export function dayGrid({ since, until, mayChoose }, choose, informed) {
   const element = h("section", { class: "days", "aria-label": "Recomputed days" });
   const from = h("input", { type: "date", "aria-label": "Grid from", value: since });
   const to = h("input", { type: "date", "aria-label": "Grid to", value: until });
   const body = h("div", { class: "wide" });
   const trouble = h("p", { role: "alert", class: "means", hidden: true });
   let days = [], cells = new Map(), anchor = null, focused = null, dragging = false, shape = "";
+  const summary = mayChoose
+    ? "Days and views: drag over days, or use the arrow keys with Shift, to choose a range"
+    : "Days and views";
 
   async function refresh() {
     try {
       const found = await ask("data/partials", { since: from.value, until: to.value });
-      if (shape !== (shape = [from.value, to.value, ...found.views].join())) build(found.views);
+      if (shape !== (shape = [...found.log_days, ...found.views].join())) build(found);
       for (const cell of cells.values()) mark(cell, { state: "NEVER" });
       for (const each of found.days) {
         if (cells.has(`${each.view} ${each.day}`)) mark(cells.get(`${each.view} ${each.day}`), each);
@@ -41,9 +45,8 @@ export function dayGrid({ since, until }, choose, informed) {
     }
   }
 
-  function build(views) {
-    days = [];
-    for (let time = Date.parse(from.value); time <= Date.parse(to.value); time += DAY) days.push(iso(time));
+  function build({ views, log_days: found }) {
+    days = found;
     cells = new Map();
     const row = (view) =>
       h(
@@ -88,6 +91,7 @@ export function dayGrid({ since, until }, choose, informed) {
       ),
     );
     rove(body.querySelector("[role=gridcell]"));
+    if (!days.length) body.replaceChildren(h("p", { class: "quiet" }, "The log has no days in this range yet."));
   }
 
   function mark(cell, { state, recomputed_at: at }) {
@@ -107,14 +111,14 @@ export function dayGrid({ since, until }, choose, informed) {
   }
 
   function select(first, last) {
-    const [begin, end] = [first, last].sort();
-    show(begin, end);
-    choose(begin, end);
+    if (mayChoose) choose(...[first, last].sort());
   }
 
-  function show(begin, end) {
+  // Marks the days of the chosen views.
+  function show(begin, end, views) {
     for (const cell of cells.values()) {
-      cell.setAttribute("aria-selected", cell.dataset.day >= begin && cell.dataset.day <= end);
+      const { day, view } = cell.dataset;
+      cell.setAttribute("aria-selected", day >= begin && day <= end && views.includes(view));
     }
   }
 
@@ -168,7 +172,7 @@ export function dayGrid({ since, until }, choose, informed) {
     h(
       "details",
       { open: true, id: "grid" },
-      h("summary", {}, "Days and views: drag over days, or use the arrow keys with Shift, to choose a range"),
+      h("summary", {}, summary),
       h(
         "p",
         {},

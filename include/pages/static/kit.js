@@ -207,6 +207,11 @@ export function docs(id) {
   return h("a", { href: `data-docs/${id}` }, "Data Docs");
 }
 
+// A heading's text, which a phone shows beside each cell.
+function name({ title }) {
+  return typeof title === "string" ? title : title.firstChild.textContent;
+}
+
 // `keys` has one key for each row, so that a row stays the same element while rows come and go.
 export function table(heads, rows, empty = "No data yet.", { caption = null, keys = [] } = {}) {
   if (!rows.length) return h("p", { class: "quiet" }, empty);
@@ -241,7 +246,9 @@ export function table(heads, rows, empty = "No data yet.", { caption = null, key
           h(
             "tr",
             { "data-key": keys[n] },
-            cells.map((cell, i) => h("td", { class: head[i].number ? "number" : null }, cell)),
+            cells.map((cell, i) =>
+              h("td", { class: head[i].number ? "number" : null, "data-head": name(head[i]) }, cell)
+            ),
           )
         ),
       ),

@@ -72,6 +72,11 @@ export function live(shown, fetchData, seconds, draw, state = () => "") {
     showHeading(shown);
   }
 
+  function redraw() {
+    before = "";
+    if (last) drawIfChanged(last);
+  }
+
   function showAge() {
     const age = last ? (Date.now() - new Date(last.as_of)) / 1000 : 0;
     asOf.replaceChildren(
@@ -85,13 +90,9 @@ export function live(shown, fetchData, seconds, draw, state = () => "") {
   }
 
   document.addEventListener("visibilitychange", () => document.hidden || round());
+  addEventListener("resize", redraw); // charts are drawn at the width of the page
   round();
-  return Object.assign(round, {
-    redraw: () => {
-      before = "";
-      if (last) drawIfChanged(last);
-    },
-  });
+  return Object.assign(round, { redraw });
 }
 
 // Screen readers repeat a message whenever its element changes, so an unchanged message is not written again.

@@ -3,6 +3,7 @@ import { h, link } from "./kit.js";
 import { followTheme, nameTab } from "./theme.js";
 
 const TABS = {
+  flow: "Flow",
   streams: "Streams",
   views: "Views",
   reconciliations: "Reconciliations",
@@ -33,6 +34,7 @@ nameTab(TITLES[tab]);
 document.getElementById("pages").append(
   ...Object.entries(TABS).map(([page, title]) => link(page, {}, title, page === tab ? { "aria-current": "page" } : {})),
 );
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 const { show } = await import(`./${name}.js`);
 show(new URLSearchParams(location.search), {
   shown: document.getElementById("shown"),

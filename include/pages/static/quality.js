@@ -1,12 +1,27 @@
 // Quality: the metrics of each event type by log day, with their bounds and the outcome of the validation.
 import { chart } from "./chart.js";
-import { ask, live } from "./live.js";
-import { badge, count, docs, h, link, moment, number, outward, seen, table } from "./kit.js";
+import { confirmAction } from "./dialog.js";
+import { act, ask, live } from "./live.js";
+import { badge, count, docs, h, link, marked, moment, number, outward, seen, table, word } from "./kit.js";
+import { choose } from "./list.js";
 
-export function show(given, { shown }) {
-  live(shown, () => ask("data/quality", { of: given.get("of") ?? "" }), 30, ({ newest, of, days }) => (newest.length
-    ? [
-      overview(newest),
+const API = "../api/v2/dags/quality/dagRuns";
+const CURES = {
+  403: "You may not do this. It requires permission to trigger the quality DAG.",
+  404: "Airflow has no quality DAG yet. Check the list of DAGs in Airflow.",
+};
+const ALL = "All event types";
+const MARKS = { PASSED: "●", FAILED: "◆", NOT_CHECKED: "○", NONE: "" };
+
+export function show(given, { shown, form }) {
+  const state = { of: given.get("of") ?? "" };
+  const again = live(shown, () => ask("data/quality", state), 10, (found) => {
+    const { newest, of, days } = found;
+    if (!form.hasChildNodes()) begin(found, form, () => again());
+    if (!newest.length) return nothingYet();
+    return [
+      heatMap(found),
+      overview(found),
       h("h2", {}, of),
       of === "dead_letter" ? h("p", {}, link("dead-letters", {}, "Dead letters"), " shows their reasons.") : null,
       days.length ? charts([...days].reverse()) : null,
@@ -16,8 +31,52 @@ export function show(given, { shown }) {
         "No log day of this event type has been validated yet. A day is validated once it has ended in the log.",
         { keys: days.map(({ judged }) => judged.id) },
       ),
-    ]
-    : nothingYet()));
+    ];
+  });
+}
+
+// The form that validates a day at once. The last ended day is the default.
+function begin({ ended, types, may_validate: may }, form, again) {
+  if (!ended.length) return;
+  const day = choose("Log day", ended.map((each) => [each, whole(each)]), ended[0]);
+  const type = choose("Event type", [ALL, ...types], ALL);
+  const started = h("p", { role: "status", class: "quiet" });
+  form.append(
+    h(
+      "form",
+      {
+        "aria-label": "Validate a log day",
+        submit: (event) => {
+          event.preventDefault();
+          validate(day.value, type.value === ALL ? types : [type.value], started, again);
+        },
+      },
+      day,
+      type,
+      h("button", { disabled: !may }, "Validate now"),
+      may ? null : h("small", {}, CURES[403]),
+    ),
+    started,
+  );
+}
+
+function validate(day, events, started, again) {
+  confirmAction({
+    title: `Validate ${count(events.length, "event type")} on ${whole(day)}?`,
+    label: "Validate",
+    text:
+      "The validation computes the metrics of this log day from the archive, and replaces earlier results of it. Airflow records your name.",
+    why: (error) => CURES[error.status] ?? error.message,
+    act: async () => {
+      const conf = { day: `${new Date(day).toISOString().slice(0, 19)}Z`, events };
+      const run = await act(API, { logical_date: null, conf });
+      return () => {
+        const address = `dags/quality/runs/${encodeURIComponent(run.dag_run_id)}`;
+        started.replaceChildren("Started: ", outward(address, seen(run.dag_run_id)), ". The result appears here.");
+        again();
+      };
+    },
+  });
 }
 
 function nothingYet() {
@@ -26,18 +85,86 @@ function nothingYet() {
     { class: "quiet" },
     "No log day has been validated yet. The ",
     outward("dags/quality", "quality DAG"),
-    " runs once a day and validates the days that have ended in the log, so a new platform shows its first day tomorrow. A run by hand validates an earlier day.",
+    " runs once a day and validates the days that have ended in the log. ",
+    marked("*Validate now* validates an ended day at once. As long as no day has ended, there is nothing to choose."),
   );
 }
 
-function overview(newest) {
+// A log day that does not begin at midnight has a time.
+function whole(day) {
+  const text = new Date(day).toISOString();
+  return text.slice(11, 19) === "00:00:00" ? text.slice(0, 10) : `${text.slice(0, 10)} ${text.slice(11, 19)}`;
+}
+
+// Event types by days: what passed, failed or was not checked.
+function heatMap({ by_day: all, types }) {
+  const days = [...new Set(all.map((each) => each.day))].sort();
+  const found = new Map(all.map((each) => [`${each.event} ${each.day}`, each]));
+  const known = types.filter((type) => all.some((each) => each.event === type));
+  return h(
+    "section",
+    { class: "days", "aria-label": "Results by event type and day" },
+    h(
+      "p",
+      { class: "legend" },
+      ["PASSED", "FAILED", "NOT_CHECKED"].map((state) =>
+        h("span", {}, h("span", { class: "cell", "data-state": state }, MARKS[state]), ` ${word(state)}`)
+      ),
+    ),
+    h(
+      "div",
+      { class: "wide", tabindex: 0, role: "region", "aria-label": "Results by event type and day" },
+      h(
+        "table",
+        { class: "heat" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            h("th", { scope: "col" }, "Event type"),
+            days.map((each) => h("th", { scope: "col", title: `${whole(each)} UTC` }, brief(each, days))),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          known.map((type) =>
+            h(
+              "tr",
+              { "data-key": type },
+              h("th", { scope: "row" }, link("quality", { of: type }, type)),
+              days.map((each) => cell(found.get(`${type} ${each}`), type, each)),
+            )
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function cell(result, type, day) {
+  const state = result ? stateOf(result) : "NONE";
+  const says = `${type}, ${whole(day)}: ${result ? word(state) : "not validated"}`;
+  const why = result?.failed.length ? `${says}: ${result.failed.join("; ")}` : says;
+  return h("td", { class: "cell", "data-state": state, title: seen(why), "aria-label": says }, MARKS[state]);
+}
+
+// Days are shown by their date, or by their time if several begin on one date.
+function brief(day, days) {
+  const short = days.some((each) => each !== day && each.slice(0, 10) === day.slice(0, 10));
+  return new Date(day).toISOString().slice(short ? 11 : 5, short ? 16 : 10);
+}
+
+function overview({ newest, unchecked }) {
   return table(
     ["Event type", "Newest log day (UTC)", "Validation", "Problems"],
     newest.map((each) => [
       link("quality", { of: each.event }, each.event),
       moment(each.day),
       verdict(each),
-      wrong(each),
+      [wrong(each), unchecked[each.event] ? h("small", {}, seen(unchecked[each.event])) : null],
     ]),
     "",
     { keys: newest.map((each) => each.event) },
@@ -74,8 +201,12 @@ function day({ judged, figures }) {
   ];
 }
 
-function verdict({ success }) {
-  return badge(success === null ? "NOT_CHECKED" : success ? "PASSED" : "FAILED");
+function stateOf({ success }) {
+  return success === null ? "NOT_CHECKED" : success ? "PASSED" : "FAILED";
+}
+
+function verdict(judged) {
+  return badge(stateOf(judged));
 }
 
 function wrong({ failed }) {

@@ -6,6 +6,7 @@ import { badge, bytes, h, link, moment, number, seen, sentence, table, value } f
 import { choose } from "./list.js";
 import { recordLink } from "./records.js";
 import { keyConditions } from "./rows.js";
+import { sendAgain } from "./send-again.js";
 
 const PLACE = ["topic", "partition", "offset"];
 const STATES = { COUNTED: ["EQUAL", "Counted"], WAITING: ["WARNING", "Not read yet"], SKIPPED: ["FAILED", "Skipped"] };
@@ -61,6 +62,63 @@ function heading({ may_read: mayRead, current }) {
   ];
 }
 
+// The rejected event first, as it was posted; the bytes of its envelope follow.
+function rejected({ letter: l, may_replay: may, record: r }) {
+  if (!l) return [];
+  const wrong = l.field.split(".")[0], fields = Object.entries(l.fields);
+  const place = l.sent?.place;
+  return [
+    h("p", {}, badge("FAILED", "Rejected"), " ", h("span", { class: "means" }, seen(`${l.field}: ${l.reason}`))),
+    h(
+      "dl",
+      {},
+      [
+        ["Meant for", l.event_type === null ? "The event names no type" : value(l.event_type)],
+        ["Sender", seen(l.sender)],
+        ["Received (UTC)", moment(l.received_at)],
+        [
+          "Now",
+          place
+            ? h("span", {}, "Sent again: ", recordLink(l.sent.topic, ...place))
+            : l.sent
+            ? "An interrupted replay may have sent it; the next replay finds out"
+            : l.still_wrong
+            ? h("span", {}, badge("FAILED", "Still invalid"), " ", seen(l.still_wrong))
+            : h("span", {}, badge("PASSED", "Valid now"), ` for ${l.topic}`),
+        ],
+      ].map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content))),
+    ),
+    h("h3", {}, "The event"),
+    fields.length
+      ? table(
+        ["Field", "Value", ""],
+        fields.map(([name, content]) => [
+          seen(name),
+          value(content),
+          name === wrong ? badge("FAILED", "Rejected field") : "",
+        ]),
+      )
+      : null,
+    fields.length && fields.every(([name]) => name !== wrong)
+      ? h("p", { class: "means" }, `The event has no field ${seen(l.field)}.`)
+      : null,
+    h(
+      "details",
+      { id: "posted", open: !fields.length },
+      h("summary", {}, "As it was posted"),
+      h("pre", { class: "raw" }, seenLines(l.text)),
+    ),
+    l.sent ? null : sendAgain({
+      may,
+      label: "Send it again",
+      what: { one: { partition: r.partition, offset: r.offset } },
+      again: () => location.reload(),
+    }),
+    h("p", {}, link("dead-letters", { type: l.event_type ?? "", text: l.reason }, "Dead letters with this reason")),
+    h("h3", {}, "Its record"),
+  ];
+}
+
 function begin({ topics }, state, form, find) {
   const topic = choose("Topic", topics, state.topic);
   const field = (name) =>
@@ -93,10 +151,11 @@ function begin({ topics }, state, form, find) {
   if (PLACE.every((each) => state[each] !== "")) find(state);
 }
 
-function drawn({ record: r, readers }) {
-  const fields = Object.entries(r.fields);
+function drawn(current) {
+  const { record: r, readers, letter } = current, fields = letter ? [] : Object.entries(r.fields);
   return [
-    h(
+    ...rejected(current),
+    letter ? null : h(
       "p",
       {},
       badge(
@@ -118,10 +177,12 @@ function drawn({ record: r, readers }) {
       ]
         .map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content))),
     ),
-    h("h3", {}, "Views that read this topic"),
-    table(["View", "State", "Rows that name the record"], readers.map(reader), "No view reads this topic.", {
-      keys: readers.map((each) => each.view),
-    }),
+    letter ? null : h("h3", {}, "Views that read this topic"),
+    letter
+      ? null
+      : table(["View", "State", "Rows that name the record"], readers.map(reader), "No view reads this topic.", {
+        keys: readers.map((each) => each.view),
+      }),
     h("h3", {}, "Raw value"),
     r.value === null ? value(null) : h("pre", { class: "raw" }, seenLines(r.value)),
     r.bytes > r.shown_bytes

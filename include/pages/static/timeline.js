@@ -1,10 +1,10 @@
 // The on-call timeline: deployments, restarts, backfills, repairs, silences and alerts over a time range.
 import { keepInAddress } from "./address.js";
-import { clock, ticks } from "./chart.js";
 import { ask, live } from "./live.js";
 import { h, leaveFrame, link, moment, s, seen, since, table } from "./kit.js";
 import { brief, markAddress, toTarget } from "./links.js";
 import { details, operation } from "./operations.js";
+import { chartWidth, roundTimes, tickText } from "./time-axis.js";
 
 const SPANS = [[1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"], [168, "7 days"], [744, "31 days"]];
 const LANES = {
@@ -16,7 +16,7 @@ const LANES = {
   Repairs: ["repair"],
   Comparisons: ["different", "unknown"],
 };
-const WIDTH = 960, LANE = 26, LEFT = 110, RIGHT = 12;
+const LANE = 26, LEFT = 110, RIGHT = 12;
 
 export function show(given, { shown, form }) {
   let hours = given.get("hours") ?? "24";
@@ -61,18 +61,18 @@ function about({ kind, about: text }) {
 
 // One lane per group. What lasts is a bar, and a moment is a dot. Each mark is a link to what it shows.
 function plot(all, first, last) {
+  const width = chartWidth(), { step, times } = roundTimes(first / 1000, last / 1000, width - LEFT - RIGHT);
   const x = (time) =>
-    LEFT + ((WIDTH - LEFT - RIGHT) * (Math.min(last, Math.max(first, time)) - first)) / Math.max(1, last - first);
+    LEFT + ((width - LEFT - RIGHT) * (Math.min(last, Math.max(first, time)) - first)) / Math.max(1, last - first);
   const lanes = Object.entries(LANES),
-    height = lanes.length * LANE + 24,
-    at = [0, 0.25, 0.5, 0.75, 1].map((share) => (first + (last - first) * share) / 1000);
+    height = lanes.length * LANE + 24;
   return h(
     "figure",
     { "data-key": "plot" },
     s(
       "svg",
       {
-        viewBox: `0 0 ${WIDTH} ${height}`,
+        viewBox: `0 0 ${width} ${height}`,
         role: "group",
         "aria-label": "Timeline by kind of event; the table below has the same entries",
       },
@@ -80,17 +80,13 @@ function plot(all, first, last) {
         s(
           "g",
           {},
-          s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (n + 0.5) * LANE, y2: (n + 0.5) * LANE }),
+          s("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: (n + 0.5) * LANE, y2: (n + 0.5) * LANE }),
           s("text", { x: LEFT - 10, y: (n + 0.5) * LANE + 4, "text-anchor": "end" }, lane),
           all.filter((each) => kinds.includes(each.kind)).map((each) => mark(each, (n + 0.5) * LANE, x, last)),
         )
       ),
-      ticks(at).map((n) =>
-        s("text", {
-          x: x(at[n] * 1000),
-          y: height - 6,
-          "text-anchor": n === 0 ? "start" : n === at.length - 1 ? "end" : "middle",
-        }, clock(at[n], at))
+      times.map((time) =>
+        s("text", { x: x(time * 1000), y: height - 6, "text-anchor": "middle" }, tickText(time, step))
       ),
     ),
   );

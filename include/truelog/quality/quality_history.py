@@ -42,6 +42,33 @@ def newest_days(connection: Connection) -> list[ValidatedDay]:
     )
 
 
+def results_by_day(connection: Connection, limit: int) -> list[ValidatedDay]:
+    """The last validation of each event type on each of the newest `limit` days that were validated."""
+    return _query(
+        connection,
+        f"SELECT DISTINCT ON (event, day) {_COLUMNS} FROM truelog.validation WHERE event IS NOT NULL AND day IN "  # noqa: S608  ours
+        "(SELECT DISTINCT day FROM truelog.validation WHERE event IS NOT NULL ORDER BY day DESC LIMIT %s) "
+        "ORDER BY event, day, id DESC",
+        limit,
+    )
+
+
+def ended_days(connection: Connection, limit: int) -> list[datetime]:
+    """The newest log days that a later day follows, newest first."""
+    rows = connection.execute(
+        "SELECT to_timestamp(day) FROM (SELECT DISTINCT day FROM truelog.log_day) AS begun "
+        "ORDER BY day DESC OFFSET 1 LIMIT %s",
+        (limit,),
+    )
+    return [day for (day,) in rows]
+
+
+def why_unchecked(connection: Connection, validated: ValidatedDay) -> str:
+    """Why the metrics of a day were not checked; empty if some were."""
+    reasons = {each.unjudged for each in day_metrics(connection, validated.event, validated.day)}
+    return "; ".join(sorted(reasons)) if "" not in reasons else ""
+
+
 def days(connection: Connection, event: str, limit: int) -> list[QualityDay]:
     """The validated days of an event type, newest first."""
     validated = _query(

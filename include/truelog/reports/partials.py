@@ -1,7 +1,8 @@
 """The partial report: for each view and calendar day, whether its partials were recomputed, and what followed.
 
 A comparison covers all days of a view. A day therefore has the verdict of the view's last conclusive comparison, if it
-ended after the day was recomputed.
+ended after the day was recomputed. If the first one after the recompute found the view EQUAL and the last one does not,
+something has changed since, and the recompute is not to blame.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ class PartialState(StrEnum):
     RECOMPUTED = "RECOMPUTED"  # no comparison has ended since
     EQUAL = "EQUAL"
     DIFFERENT = "DIFFERENT"
+    CHANGED = "CHANGED"  # first EQUAL, DIFFERENT since
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,14 @@ _QUERY = """
             WHERE view = wanted.name AND verdict <> 'UNKNOWN' ORDER BY id DESC LIMIT 1
         ) d
     )
-    SELECT d.view, d.day, d.done, d.failed, d.at, v.id, v.verdict
+    SELECT d.view, d.day, d.done, d.failed, d.at, v.id,
+        CASE WHEN f.verdict = 'EQUAL' THEN 'CHANGED' ELSE v.verdict END
     FROM days d LEFT JOIN verdicts v ON v.view = d.view AND v.finished_at > d.at
+    LEFT JOIN LATERAL (
+        SELECT verdict FROM truelog.reconciliation
+        WHERE v.verdict = 'DIFFERENT' AND view = d.view AND verdict <> 'UNKNOWN' AND finished_at > d.at
+        ORDER BY id LIMIT 1
+    ) f ON TRUE
 """
 
 
@@ -58,6 +66,17 @@ def partial_days(connection: Connection, views: Sequence[str], first: date, last
     """The days from `first` to `last` on which a view was recomputed. The other days have the state NEVER."""
     parameters = {"views": list(views), "first": f"{first}T00:00:00Z", "last": last}
     return list(_states(connection.execute(_QUERY, parameters).fetchall()))
+
+
+def days_with_log(connection: Connection, first: date, last: date) -> list[date]:
+    """The calendar days from `first` to `last` on which the archive has log days, oldest first."""
+    rows = connection.execute(
+        "SELECT DISTINCT (to_timestamp(day) AT TIME ZONE 'UTC')::date AS day FROM truelog.log_day "
+        "WHERE to_timestamp(day) >= %s::timestamptz AND to_timestamp(day) < %s::timestamptz + interval '1 day' "
+        "ORDER BY day",
+        (f"{first}T00:00:00Z", f"{last}T00:00:00Z"),
+    )
+    return [day for (day,) in rows]
 
 
 def _states(rows: Sequence[tuple[Any, ...]]) -> Iterator[PartialDay]:

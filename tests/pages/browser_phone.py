@@ -1,0 +1,68 @@
+"""Tests of the pages on a phone in Chromium, and of the flow, which is their first page."""
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from pages.files import TABS
+from tests.pages.browsing import is_wide_enough, open_page
+from truelog.support.settings import Settings
+
+PHONE = {"width": 390, "height": 844}
+OTHERS = ("view?name=page_views", "reconciliation?id=59", "certificates", "record", "freshness")
+
+
+@pytest.fixture
+def phone(watched: Page) -> Page:
+    watched.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    return watched
+
+
+def test_no_page_scrolls_sideways(planned: Settings, rejected: Settings, phone: Page) -> None:
+    wide = []
+    for name in (*TABS, *OTHERS):
+        open_page(phone, name)
+        expect(phone.locator("main")).to_have_attribute("aria-busy", "false")
+        if not is_wide_enough(phone):
+            wide.append(name)
+    assert wide == []
+
+
+def test_tabs_are_one_row_and_the_current_tab_is_in_sight(phone: Page) -> None:
+    open_page(phone, "operations")
+    tabs = phone.locator("#pages a")
+    tops = {round(each.bounding_box()["y"]) for each in tabs.all()}  # type: ignore[index]
+    assert len(tops) == 1
+    expect(phone.locator("#pages [aria-current]")).to_be_in_viewport()
+
+
+def test_each_row_of_a_table_is_a_card_with_its_headings(phone: Page) -> None:
+    open_page(phone, "lag?reader=page_views")
+    cell = phone.locator("main tbody td[data-head='Verdict']").first
+    expect(cell).to_be_visible()
+    assert "Verdict" in cell.evaluate("cell => getComputedStyle(cell, '::before').content")
+    drawing = phone.locator("figure.chart svg[role=img]").first
+    width = drawing.evaluate("svg => svg.viewBox.baseVal.width / svg.getBoundingClientRect().width")
+    assert width == pytest.approx(1, abs=0.05)  # the texts keep their size
+
+
+def test_the_flow_leads_from_topics_to_views_and_shows_the_lines_of_a_node(watched: Page) -> None:
+    open_page(watched, "flow")
+    node = watched.locator("[data-node='view page_views']")
+    expect(node).to_contain_text("Fresh")
+    expect(watched.locator("[data-node='topic page_view']")).to_contain_text("events/s")
+    node.hover()
+    expect(watched.locator(".edge.lit")).to_have_attribute("data-ends", "topic page_view\nview page_views")
+    expect(watched.locator("[data-node='topic page_view']")).to_have_class("node lit")
+    watched.get_by_label("Search").fill("click_through")
+    expect(watched.locator("[data-node^=view]")).to_have_count(2)  # the view, and the archive
+    assert "text=click_through" in watched.url
+    watched.locator("[data-node='view click_through']").get_by_role("link", name="click_through").click()
+    watched.wait_for_url("**/view?name=click_through")
+
+
+@pytest.mark.parametrize("watched", ["analyst"], indirect=True)
+def test_the_flow_can_show_only_what_needs_attention(watched: Page, signed_in: dict[str, BrowserContext]) -> None:
+    open_page(watched, "flow")
+    watched.get_by_label("Application").select_option("Only what needs attention")
+    expect(watched.locator("[data-node='view page_audience']")).to_contain_text("Stalled")
+    expect(watched.locator("[data-node='view request_rates']")).to_have_count(0)
