@@ -8,8 +8,8 @@ CPU time says what a job costs, also if other programs delay it. `other_cores` s
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Event, Thread
 
 import psutil
@@ -53,10 +53,14 @@ class Used:
 
 @dataclass(frozen=True)
 class Meter:
-    """Process trees by name. `spark` is the root of a Spark application, whose processes have separate names."""
+    """Process trees by name. `spark` is the root of a Spark application, whose processes have separate names.
+
+    So have those of `applications`, each with its roots, behind the application's name.
+    """
 
     roots: Mapping[str, int]
     spark: int | None = None
+    applications: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def read(self) -> Reading:
         total: defaultdict[str, float] = defaultdict(float)
@@ -68,6 +72,9 @@ class Meter:
         for process in _tree(self.spark) if self.spark is not None else ():
             if process.pid not in named:
                 total[spark_name(_command(process))] += _seconds(process)
+        for name, each in self.applications.items():
+            for process in (process for root in each for process in _tree(root)):
+                total[f"{name}: {spark_name(_command(process))}"] += _seconds(process)
         whole = psutil.cpu_times()
         return Reading(time.time(), total, sum(whole) - whole.idle - getattr(whole, "iowait", 0.0) - _twice(whole))
 

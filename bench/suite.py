@@ -12,7 +12,8 @@
 10. batch work over 1, 10 and 100 log days, on a platform of its own
 11. requests of one address beyond its limit, on a platform of its own
 12. point reads of the API, on a platform of its own
-13. the idle platform and the freshness of every view, with four views and with all, each on a platform of its own
+13. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
+    and a kill, with four views and with all, each on a platform of its own
 """
 
 import logging
@@ -212,10 +213,11 @@ class Suite:
         return reading.run(self.settings, seconds=self.seconds)
 
     def whole_four(self) -> list[Row]:
-        return list(whole.run(self.settings, VIEWS[FOUR], self.seconds))
+        return list(whole.run(self.settings, VIEWS[FOUR], self.seconds, [whole.FAST]))
 
     def whole_catalogue(self) -> list[Row]:
-        return list(whole.run(self.settings, catalogue.view_names(self.settings.views_folder), self.seconds))
+        views = catalogue.view_names(self.settings.views_folder)
+        return list(whole.run(self.settings, views, self.seconds, [whole.SLOW, whole.FAST]))
 
     def _caught_up(self, job: str) -> Application:
         """The application of a job that has read the whole log; started if the last job was another one."""

@@ -1,15 +1,14 @@
-"""The whole platform with chosen views, Airflow included: the cores in use while idle, and the freshness of every view.
+"""The whole platform with chosen views, Airflow included: what it costs, and how fresh every view is.
 
 Traffic of all event types is sent at a steady rate. Some of its records are marked: a view is as fresh as the time from
 the acknowledgement of such a record to the moment when the view's positions include it. A merge changes the rows and
 the positions in one transaction.
 """
 
-import json
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -25,38 +24,41 @@ from tests.beds.world import known
 from tests.chosen_views import copy_views
 from truelog.apps import launcher
 from truelog.control import application
+from truelog.control.application import STREAM
+from truelog.log import topics
 from truelog.log.kafka_producer import OutgoingRecord, make_producer
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 from truelog.traffic import generator
-from truelog.views import catalogue
-from truelog.views.group import Group
-from truelog.views.join import Join
 
-RATE, SOCIAL = 2_000, 0.5  # events per second, and the share of events that are not of the shop
+SLOW, FAST, SOCIAL = 200, 2_000, 0.5  # events per second, and the share of events that are not of the shop
 
 _MARKED_EVERY = 50
 _BEAT_SECONDS, _LOOK_SECONDS = 0.01, 0.05
 _WARM_SECONDS, _PATIENCE_SECONDS = 60.0, 300.0
 _SEED = 17
+_RECOVERED_EVENTS = 1_000
 _POSITIONS = "SELECT view, topic, partition, next_offset FROM truelog.position"
 
 Place = tuple[str, int]  # topic and partition
 
 
-def run(settings: Settings, views: Sequence[str], seconds: float) -> Iterator[Row]:
-    """The rows of a platform that has only these views, spread over applications by their shape."""
+def run(settings: Settings, views: Sequence[str], seconds: float, rates: Sequence[int]) -> Iterator[Row]:
+    """The rows of a platform that has only these views, all of them in the default application."""
     folder = settings.home / "chosen-views"
     folder.mkdir()
     copy_views(folder, *views)
     named = f"the whole platform with {len(views)} views"
-    with known(settings, views_folder=folder, applications=json.dumps(_spread(views))):
+    with known(settings, views_folder=folder):
         changed = Settings()
         complete(changed)
-        _send(changed, _traffic(_WARM_SECONDS), None)
+        _send(changed, _traffic(rates[-1], _WARM_SECONDS), rates[-1], None)
         complete(changed)  # Airflow and the applications have read the warm-up
         yield _idle(changed, f"idle, {named}", seconds)
-        yield from _fresh(changed, named, seconds)
+        for rate in rates:
+            yield from _fresh(changed, f"{named} at {rate:,} events/s", rate, seconds)
+        yield _launched(changed, named)
+        yield _killed(changed, named)
 
 
 @dataclass
@@ -93,12 +95,12 @@ class Marks:
             return not any(waiting for places in self.missing.values() for waiting in places.values())
 
 
-def _fresh(settings: Settings, named: str, seconds: float) -> Iterator[Row]:
-    traffic = _traffic(_WARM_SECONDS + seconds)
+def _fresh(settings: Settings, named: str, rate: int, seconds: float) -> Iterator[Row]:
+    """The cost of the traffic by process, and the freshness of each view. The cost includes the warm-up."""
+    traffic = _traffic(rate, _WARM_SECONDS + seconds)
     with connect(settings, autocommit=True) as connection:
-        marks = Marks(_places(connection))
-        sender = threading.Thread(target=_send, args=(settings, traffic, marks), name="traffic")
-        meter = _meter(settings)
+        marks, meter = Marks(_places(connection)), _meter(settings)
+        sender = threading.Thread(target=_send, args=(settings, traffic, rate, marks), name="traffic")
         before = meter.read()
         began = time.time()
         sender.start()
@@ -107,13 +109,56 @@ def _fresh(settings: Settings, named: str, seconds: float) -> Iterator[Row]:
             marks.look(connection)
             if not sender.is_alive() and marks.all_reached:
                 break
-    used_by_others = used(before, meter.read()).other_cores
-    rate = len(traffic) / (marks.sent - began)
+    cost = used(before, meter.read())
+    reached = len(traffic) / (marks.sent - began)
+    cores = sum(cost.seconds.values()) / cost.wall
+    yield Row(
+        f"{named}: all processes",
+        OURS,
+        reached,
+        "all on",
+        "until every view has merged the last event",
+        more={"events": len(traffic), "seconds": cost.wall, "cores": cores},
+        cpu_us_per_event=cost.per_event(len(traffic)),
+        other_cores=cost.other_cores,
+    )
     for view, delays in sorted(marks.delays.items()):
         ordered = sorted(delays)
         note = f"acknowledged to merged, {len(ordered)} marked events, polled every {_LOOK_SECONDS * 1000:.0f} ms"
         job = f"{named}: freshness of {view}"
-        yield Row(job, OURS, rate, "all on", note, more=percentiles(ordered), other_cores=used_by_others)
+        yield Row(job, OURS, reached, "all on", note, more=percentiles(ordered), other_cores=cost.other_cores)
+
+
+def _launched(settings: Settings, named: str) -> Row:
+    """The time from the launch of the stopped application until each view has merged what was sent meanwhile."""
+    launcher.stop(settings, STREAM)
+    return _recovered(settings, f"launch until every view has merged, {named}", lambda: None)
+
+
+def _killed(settings: Settings, named: str) -> Row:
+    """The time from `kill -9` of the application's processes until each view has merged what was sent after it."""
+
+    def kill() -> None:
+        with connect(settings) as connection:
+            for each in launcher.application_processes(application.load_status(connection, STREAM)):
+                each.kill()
+
+    return _recovered(settings, f"kill -9 until every view is fresh, {named}", kill)
+
+
+def _recovered(settings: Settings, job: str, interrupt: Callable[[], None]) -> Row:
+    """The time from the interruption until every view has merged some events, if the application starts at once."""
+    began = time.time()
+    interrupt()
+    _send(settings, _traffic(FAST, _RECOVERED_EVENTS / FAST), FAST, None)
+    launcher.ensure_desired_state(settings, STREAM)
+    with connect(settings, autocommit=True) as connection:
+        ends = topics.end_offsets(settings, {topic for each in _places(connection).values() for topic, _ in each})
+        for _ in every(_LOOK_SECONDS, within=_PATIENCE_SECONDS, what=job):
+            rows = connection.execute(_POSITIONS).fetchall()
+            if all(int(str(at)) >= ends.at(str(topic), int(str(partition))) for _, topic, partition, at in rows):
+                break
+    return Row(job, OURS, 0.0, "all on", "the launcher starts it at once", more={"seconds": time.time() - began})
 
 
 def _places(connection: Connection) -> dict[str, dict[Place, deque[tuple[int, float]]]]:
@@ -131,33 +176,33 @@ def _idle(settings: Settings, job: str, seconds: float) -> Row:
     first(1.0, lambda: time.time() >= before.at + seconds, within=seconds + _PATIENCE_SECONDS, what=job)
     cost, cores = used(before, meter.read()), defaultdict[str, float](float)
     for name, value in cost.seconds.items():
-        cores[f"{name.partition(' ')[0]}_cores"] += value / cost.wall
+        cores[f"{name.replace(': ', '_').replace(' ', '_')}_cores"] += value / cost.wall
     more = {"seconds": cost.wall, "cores": sum(cores.values()), **cores}
     return Row(job, OURS, 0.0, "all on", "no events, one tick per second", more=more, other_cores=cost.other_cores)
 
 
 def _meter(settings: Settings) -> Meter:
     """The services, and the processes of each application: Airflow starts it in a session, which has several trees."""
-    roots = {each.name: each.pid for each in runtime.status(settings) if each.pid}
+    applications: dict[str, list[int]] = {}
     with connect(settings) as connection:
         for name in application.application_names(settings):
             found = launcher.application_processes(application.load_status(connection, name))
             pids = {each.pid for each in found}
-            roots |= {f"{name} {each.pid}": each.pid for each in found if each.ppid() not in pids}
-    return Meter(roots)
+            applications[name] = [each.pid for each in found if each.ppid() not in pids]
+    return Meter({each.name: each.pid for each in runtime.status(settings) if each.pid}, applications=applications)
 
 
-def _traffic(seconds: float) -> list[OutgoingRecord]:
-    return list(generator.generate(seed=_SEED, begin=datetime.now(UTC), rate=RATE, seconds=seconds, social=SOCIAL))
+def _traffic(rate: int, seconds: float) -> list[OutgoingRecord]:
+    return list(generator.generate(seed=_SEED, begin=datetime.now(UTC), rate=rate, seconds=seconds, social=SOCIAL))
 
 
-def _send(settings: Settings, traffic: Sequence[OutgoingRecord], marks: Marks | None) -> None:
+def _send(settings: Settings, traffic: Sequence[OutgoingRecord], rate: int, marks: Marks | None) -> None:
     """Send traffic at the rate. After the warm-up, mark some of its records."""
     kafka, begin, sent = make_producer(settings), time.time(), 0
-    for now in every(_BEAT_SECONDS, within=len(traffic) / RATE + _PATIENCE_SECONDS, what="sending"):
-        due = min(int((now - begin) * RATE), len(traffic))
+    for now in every(_BEAT_SECONDS, within=len(traffic) / rate + _PATIENCE_SECONDS, what="sending"):
+        due = min(int((now - begin) * rate), len(traffic))
         for number, record in enumerate(traffic[sent:due], sent):
-            is_marked = marks is not None and number > RATE * _WARM_SECONDS and number % _MARKED_EVERY == 0
+            is_marked = marks is not None and number > rate * _WARM_SECONDS and number % _MARKED_EVERY == 0
             acknowledge = marks.acknowledge if marks is not None and is_marked else None
             kafka.produce(record.topic, record.value, record.key, on_delivery=acknowledge)
         sent = due
@@ -167,10 +212,3 @@ def _send(settings: Settings, traffic: Sequence[OutgoingRecord], marks: Marks | 
     if marks is not None:
         marks.sent = time.time()
     kafka.flush()
-
-
-def _spread(views: Sequence[str]) -> dict[str, str]:
-    """The application of each Group and each Join. All other views are in the first application."""
-    shapes = {view: catalogue.load_view(view) for view in views}
-    groups = {view: "groups" for view, shape in shapes.items() if isinstance(shape, Group)}
-    return groups | {view: "joins" for view, shape in shapes.items() if isinstance(shape, Join)}

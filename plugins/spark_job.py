@@ -7,6 +7,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from runtime.airflow import POOL
+from truelog.spark.priority import yield_to_streams
 from truelog.spark.scratch import job_folder
 from truelog.spark.submit import SPARK, UMASK, job_environment, properties_file, submit_conf
 from truelog.support.settings import PROJECT, Settings
@@ -35,8 +36,9 @@ class SparkJob(SparkSubmitOperator):
         settings = Settings()
         SparkSubmitHook.get_connection(SPARK)  # if there is no connection, the hook silently uses YARN
         self.name, self.properties_file = f"truelog {self.task_id}", str(properties_file(settings))
+        yield_to_streams()  # the job's processes inherit the priority of this one, which runs no other task
         with job_folder(settings) as scratch:
-            self.conf = submit_conf(settings, scratch, quick=is_quick(settings))
+            self.conf = submit_conf(settings, scratch, quick=is_quick(settings), batch=True)
             self._hook = self._get_hook()
             environment = job_environment(settings, scratch)
             self._hook.submit(self.application, env=environment, cwd=settings.home, umask=UMASK)

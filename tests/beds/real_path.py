@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -222,9 +222,6 @@ class RealPath:
     def _small_session(self) -> SparkSession:
         return small_session(self.lab.spark)
 
-    def _frames(self, files: EventFiles) -> FileFrames:
-        return FileFrames(self._small_session, files.folder, files.schemas)
-
     def _decoded_cut(self, cut: int) -> DataFrame:
         return records.decoded(self.lab.spark.createDataFrame(self._raw(cut)), self._types)
 
@@ -246,20 +243,36 @@ class RealPath:
         return {topic: _needed(events[topic], compiled.columns.get(topic)) for topic in compiled.view.topics}
 
     def _stream(self, compiled: CompiledView) -> None:
-        """Apply each cut as a small batch or as a large one, at random."""
+        """Apply each cut as a small batch or as a large one, at random. A late view applies two of them at once."""
         applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)
         repeated = RepeatedPlans(self._small_session, self.settings, self.folder / "views" / compiled.own.name)
-        small = Random(compiled.name)
-        for cut in range(CUTS):
-            files = self._files[cut] if small.random() < 0.6 else None
-            events = (
-                FileFrames(self._small_session, files.folder, files.schemas) if files else self._events(compiled, cut)
-            )
+        drawn, begin = Random(compiled.name), 0
+        while begin < CUTS:
+            cuts = range(begin, min(begin + (2 if drawn.random() < 0.4 else 1), CUTS))
+            batch = self._small_batch(compiled, cuts) if drawn.random() < 0.6 else self._large_batch(compiled, cuts)
             if compiled.view.reads_clock:
-                clock.store_ticks(self.connection, self.log.ids[clock.TOPIC], events[clock.TOPIC])
-            batch = EventRange(events, self.log.end(cut - 1), self.log.end(cut), files=files)
+                for cut in cuts:
+                    ticks = self._decoded[cut][clock.TOPIC]
+                    clock.store_ticks(self.connection, self.log.ids[clock.TOPIC], ticks)
             at = applier.apply(self.connection, compiled, batch, at, repeated)
+            begin = cuts.stop
         assert merge.positions(self.connection, compiled) == at
+
+    def _large_batch(self, compiled: CompiledView, cuts: range) -> EventRange:
+        """Some cuts, as Spark's tasks decode them."""
+        frames = [self._events(compiled, cut) for cut in cuts]
+        events = {topic: reduce(DataFrame.unionByName, (each[topic] for each in frames)) for topic in frames[0]}
+        return EventRange(events, self.log.end(cuts.start - 1), self.log.end(cuts.stop - 1))
+
+    def _small_batch(self, compiled: CompiledView, cuts: range) -> EventRange:
+        """Some cuts as files. A late view copies those of several recent batches together."""
+        files = self._files[cuts.start]
+        if len(cuts) > 1:
+            folder = self.folder / uuid.uuid4().hex
+            folder.mkdir()
+            files = event_files.join(folder, [self._files[cut] for cut in cuts], compiled.view.reads)
+        frames = FileFrames(self._small_session, files.folder, files.schemas)
+        return EventRange(frames, self.log.end(cuts.start - 1), self.log.end(cuts.stop - 1), files=files)
 
     def _copy_streamed(self, compiled: CompiledView) -> None:
         for each in compiled.tables:

@@ -1,9 +1,16 @@
 """Tests of the `verify` DAG: which certificates it accepts, and what its job receives."""
 
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from truelog.spark.priority import NICENESS
+from truelog.spark.submit import SPARK
+from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -37,3 +44,23 @@ def test_the_job_receives_the_certificate_the_run_and_the_user(dags: "DagBag", m
         run = SimpleNamespace(triggering_user_name=user)
         task.execute({"dag_run": run, "run_id": "manual__1", "params": {"certificate": ID}})
         assert task.application_args == ["--run", "manual__1", *words, ID]
+
+
+def test_a_batch_job_has_a_lower_priority_than_the_streams(
+    dags: "DagBag", platform: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process inherits the priority of the thread that starts it, which runs this task only."""
+    from airflow.models import Connection
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from spark_job import SparkJob
+
+    found: list[int] = []
+    monkeypatch.setattr(SparkSubmitHook, "get_connection", lambda *_: Connection(conn_id=SPARK, conn_type="spark"))
+    monkeypatch.setattr(
+        SparkSubmitHook, "submit", lambda *_, **__: found.append(int(subprocess.check_output(["nice"])))
+    )
+    task: Any = dags.dags["verify"].get_task("verify")
+    task.application_args = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(SparkJob.execute, task, {}).result()
+    assert found == [max(NICENESS, os.getpriority(os.PRIO_PROCESS, 0))]

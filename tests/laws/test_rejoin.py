@@ -44,7 +44,7 @@ class View:
     def is_waited_for(self, settings: Settings, end: float) -> bool:
         """Whether the batch that reaches `end` waits for this view, which is reading a portion."""
         reached = at(self.offset)
-        worker = ViewWorker(cast(Any, None), BatchApplier(settings), {}, COMPILED, positions=reached)
+        worker = ViewWorker(cast(Any, None), BatchApplier(settings), COMPILED, positions=reached)
         worker.busy, worker.step_seconds = True, self.took
         return worker.soon_free(at(end))
 

@@ -4,11 +4,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from psycopg import sql
 from pyspark.sql.types import DataType
 
+from tests.beds import real_path as bed
 from tests.beds.lab import Lab, cases
 from tests.beds.real_path import RealPath, real_path
 from tests.laws import views
@@ -25,6 +27,7 @@ from truelog.schema.event import EventType, load_events
 from truelog.spark.session import session
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
+from truelog.tables.staging import event_files
 
 # A case of this law has other event ids than all other cases. In the laws whose cases share their ids, a Group without
 # copies would contain too few events.
@@ -107,6 +110,20 @@ def test_the_law_catches_a_merge_that_overwrites(path: RealPath) -> None:
 
     assert typed.different > 0
     assert raw.different > 0
+
+
+def test_the_law_catches_a_late_view_that_leaves_out_a_recent_batch(
+    path: RealPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view applies the first two cuts at once, from their files."""
+    join = event_files.join
+    monkeypatch.setattr(event_files, "join", lambda folder, parts, topics: join(folder, parts[1:], topics))
+    monkeypatch.setattr(bed, "Random", lambda _: SimpleNamespace(random=lambda: 0.0))
+
+    typed, raw = path.compare("left_out", VIEWS["page_views"])
+
+    assert typed.missing + typed.different > 0
+    assert raw.missing + raw.different > 0
 
 
 def test_the_law_catches_a_rebuild_that_leaves_out_the_rest_of_the_log(

@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -133,6 +134,7 @@ def test_a_stranger_gets_nothing(kept: Settings) -> None:
     readable = Path(tempfile.mkstemp(prefix="truelog-readable-")[1])  # shows that the stranger can find a file
     readable.chmod(0o644)
     applications = [launcher.application_processes(status(kept, name)) for name in ("stream", "archive")]
+    assert {each.nice() for each in itertools.chain(*applications)} == {os.getpriority(os.PRIO_PROCESS, 0)}
     ports = exposure.listening_ports([*runtime.processes(kept), *itertools.chain(*applications)])
     try:
         checkpoints = [each.resolve() for each in (kept.home / "scratch").iterdir()]

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from truelog.control import event_registry
 from truelog.control.view_loader import LoadedViews, load_views
 from truelog.schema.event import EventTypes
+from truelog.spark.priority import yield_to_streams
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.errors import BadDeclaration
@@ -45,10 +46,12 @@ def open_batch(
 ) -> Iterator[BatchContext]:
     """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused.
 
+    This process and its session work at a lower priority than the streams from now on.
     `records` is the largest number of records that the job may read; by default, the views' records in the database.
     """
     quick = is_quick(settings) if records is None else records <= settings.quick_records
-    types, spark = load(settings), session(settings, name, quick=quick)
+    yield_to_streams()
+    types, spark = load(settings), session(settings, name, quick=quick, batch=True)
     try:
         loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
         yield BatchContext(spark, settings, types, loaded)

@@ -49,15 +49,7 @@ def read_records(
         MeaningChanged: the types do not know a version that judges some of these records.
     """
     begin, end = span
-    earliest = topics.earliest_offsets(settings, end.offsets)
-    begin.require_same_topics(earliest)
-    with connect(settings) as connection:
-        event_registry.require_known(connection, event_types, end)
-        earliest = earliest.latest(log_cuts.trusted_from(connection, earliest))
-    compacted = archived_and_compacted(settings, end.offsets)
-    compacted.require_same_topics(end)
-    # Below these positions, only the archive surely has all records.
-    dropped = begin.latest(earliest).latest(compacted).earliest(end)
+    dropped = _in_kafka_from(settings, event_types, span)
     parts: list[DataFrame] = []
     if begin.ranges_to(dropped):
         parts.append(
@@ -67,6 +59,27 @@ def read_records(
         wanted = None if parts else needed  # a union needs equal columns
         parts.append(records.read(spark, settings, event_types, dropped.ranges_to(end), wanted))
     return reduce(DataFrame.unionByName, parts)
+
+
+def archived_only(settings: Settings, event_types: EventTypes, span: tuple[Positions, Positions]) -> bool:
+    """Whether Kafka may lack some of the records in a span, so that they are read from the archive.
+
+    Raises: the errors of `read_records`.
+    """
+    return bool(span[0].ranges_to(_in_kafka_from(settings, event_types, span)))
+
+
+def _in_kafka_from(settings: Settings, event_types: EventTypes, span: tuple[Positions, Positions]) -> Positions:
+    """The positions in the span below which only the archive surely has all records."""
+    begin, end = span
+    earliest = topics.earliest_offsets(settings, end.offsets)
+    begin.require_same_topics(earliest)
+    with connect(settings) as connection:
+        event_registry.require_known(connection, event_types, end)
+        earliest = earliest.latest(log_cuts.trusted_from(connection, earliest))
+    compacted = archived_and_compacted(settings, end.offsets)
+    compacted.require_same_topics(end)
+    return begin.latest(earliest).latest(compacted).earliest(end)
 
 
 def archived_and_compacted(settings: Settings, names: Iterable[str]) -> Positions:

@@ -29,10 +29,10 @@ _SMALL = {
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if the spark-submit JVM started this Python process
 
 
-def session(settings: Settings, name: str, *, quick: bool = False) -> SparkSession:
+def session(settings: Settings, name: str, *, quick: bool = False, batch: bool = False) -> SparkSession:
     """A session named `name` in UTC, with the archive as the `archive` Iceberg catalog.
 
-    If spark-submit started the process, its command line has decided whether the process is `quick`.
+    If spark-submit started the process, its command line has decided whether the process is `quick` and `batch`.
     """
     builder = SparkSession.builder.appName(name)
     if _SUBMITTED not in os.environ:
@@ -40,7 +40,7 @@ def session(settings: Settings, name: str, *, quick: bool = False) -> SparkSessi
         os.environ.update(job_environment(settings, scratch))
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file '{properties_file(settings)}' pyspark-shell"
         builder = builder.master(settings.spark_master)
-        for key, value in submit_conf(settings, scratch, quick=quick).items():
+        for key, value in submit_conf(settings, scratch, quick=quick, batch=batch).items():
             builder = builder.config(key, value)
     with _private_files():
         spark: SparkSession = builder.getOrCreate()

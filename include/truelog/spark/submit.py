@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from truelog.spark import priority
 from truelog.spark.class_archive import CLASS_PATH, class_archive, class_path, is_local, mapping
 from truelog.spark.java import java_home
 from truelog.support.errors import NotSetUp
@@ -48,10 +49,11 @@ _CLUSTERS = ("spark://", "local-cluster[")  # masters that make no secret of the
 UMASK = 0o077  # for every Spark process
 
 
-def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> dict[str, str]:
+def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False, batch: bool = False) -> dict[str, str]:
     """The Spark configuration, except the master. Temporary files go to the private folder `scratch`.
 
-    A `quick` process starts faster and works more slowly: see `docs/numbers.md`.
+    A `quick` process starts faster and works more slowly: see `docs/numbers.md`. A `batch` process leaves cores to the
+    streams.
     """
     return {
         "spark.authenticate": "true",
@@ -59,7 +61,9 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> di
         "spark.local.dir": str(scratch),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.driver.extraJavaOptions": f"{_java_options(settings, quick=quick)} -Djava.io.tmpdir={scratch}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [*_java_options(settings, quick=quick, batch=batch), f"-Djava.io.tmpdir={scratch}"]
+        ),
         "spark.driver.memory": "2g",
         "spark.driver.host": settings.spark_driver_host,
         "spark.driver.bindAddress": settings.spark_driver_host,
@@ -81,9 +85,12 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> di
     }
 
 
-def _java_options(settings: Settings, *, quick: bool) -> str:
+def _java_options(settings: Settings, *, quick: bool, batch: bool) -> list[str]:
     options = [_JAVA_OPTIONS, *([_QUICK] if quick else []), *mapping(settings, class_archive(settings))]
-    return " ".join(options)
+    cores = priority.usable_cores()
+    if batch and priority.batch_cores(cores) < cores:
+        options.append(f"-XX:ActiveProcessorCount={priority.batch_cores(cores)}")
+    return options
 
 
 def properties_file(settings: Settings) -> Path:

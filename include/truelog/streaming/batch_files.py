@@ -43,11 +43,15 @@ class BatchFiles:
         Raises:
             ServiceDown: Kafka did not return some of the records.
         """
+        read = range_reader.read(self.settings.kafka(KafkaUser.READER), ranges)
+        return event_files.write(self.new_folder(kept), read, types, needed)
+
+    def new_folder(self, kept: ExitStack) -> Path:
+        """A folder for a batch's files. It is deleted when `kept` is closed."""
         folder = self.folder / uuid.uuid4().hex
         folder.mkdir(mode=0o700)
         kept.callback(shutil.rmtree, folder, ignore_errors=True)
-        read = range_reader.read(self.settings.kafka(KafkaUser.READER), ranges)
-        return event_files.write(folder, read, types, needed)
+        return folder
 
     def frames(self, files: EventFiles) -> FileFrames:
         """The events of a batch."""

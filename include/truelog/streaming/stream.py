@@ -10,9 +10,11 @@ batch that it has not merged yet. Each batch is decoded once for all views.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,8 +27,8 @@ from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.kernel.log_guard import LogGuard
 from truelog.log import records, topics
+from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
-from truelog.log.records import EventFrames
 from truelog.log.tick_reader import read_ticks
 from truelog.log.topic_health import TopicGuard
 from truelog.schema.event import EventTypes
@@ -36,19 +38,20 @@ from truelog.storage.database import connect
 from truelog.streaming.batch_files import BatchFiles
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
 from truelog.streaming.patience import OUTAGES, Patience, outlast_outage
+from truelog.streaming.portions import Portions, records_are_reread
+from truelog.streaming.recent_batches import close_after
 from truelog.streaming.spark_offsets import batch_range, emptied, fresh_checkpoint
 from truelog.streaming.stream_topics import StreamTopics
 from truelog.streaming.view_deployment import ViewDeployment
-from truelog.streaming.view_worker import ViewWorker, records_are_reread
+from truelog.streaming.view_worker import ViewWorker
 from truelog.support import faults
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import needed_columns
-from truelog.tables.staging.event_files import EventFiles
 
 _MAX_VIEWS = 256  # threads; a thread is created only when a view needs one
 _RECORDS_IN_GRACE = 100_000  # the largest batch that waits no longer than the setting says
 
-_Decoded = tuple[EventFrames, list["Future[None]"], EventFiles | None]
+_Decoded = tuple[EventRange, list["Future[None]"]]
 
 log = logging.getLogger("truelog.stream")
 
@@ -64,6 +67,7 @@ class Stream:
         self.interruptions = 0  # interruptions of the lease when `connection` was opened
         self.connection = outlast_outage(lambda: connect(settings, autocommit=True, writer=name), stop)
         self.applier = BatchApplier(settings, self.lease.holder, LogGuard(TopicGuard(settings)))
+        self.portions = Portions(settings, self.spark, self.applier.guard, self.batch_files)
         self.deployment = ViewDeployment(settings, self.spark, self.connection, self.lease.holder, library)
         self.pool = ThreadPoolExecutor(_MAX_VIEWS, thread_name_prefix="view")
         self.workers: list[ViewWorker] = []
@@ -111,13 +115,13 @@ class Stream:
         self.workers = []
         for name, compiled in self.deployment.deployed.items():
             if name in former and former[name].compiled is compiled:
-                former[name].judge_by(self.types)
                 self.workers.append(former.pop(name))
             else:
                 repeated = self.batch_files.plans_of(compiled)
-                self.workers.append(ViewWorker(self.spark, self.applier, self.types, compiled, repeated))
+                self.workers.append(ViewWorker(self.portions, self.applier, compiled, repeated))
         for removed in former.values():
             removed.retire()
+        self.portions.declare(self.types, needed_columns(each.compiled for each in self.workers))
         read = {topic for each in self.workers for topic in each.compiled.view.topics}
         self.topics = tuple(sorted({clock.TOPIC, *read} & health.earliest.ids.keys()))
         self.begin = self._begin(health.earliest.only(self.topics), set(self.topics) - read)
@@ -145,15 +149,15 @@ class Stream:
 
     def _on_batch(self, batch_id: int) -> None:
         faults.reach("batch.begun")
+        began = time.monotonic()
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         self.stream_topics.reached = begin
         self._outlasting(lambda: event_registry.require_known(self.connection, self.types, end))
         epochs = self.applier.guard.take_epochs(end)
         if any(each.compiled.view.reads_clock for each in self.workers):
             self._store_ticks(begin, end)
-        with self._decoded(begin, end) as (events, tasks, files):
-            readings = readings_of(self.types.values())
-            started = self._offer(EventRange(events, begin, end, readings, epochs, files))
+        with self._decoded(begin, end, epochs) as (batch, tasks):
+            started = self._offer(batch)
             tasks.extend(started)
             soon_done = [each.task for each in self.workers if each.task and each.soon_free(end)]
             wait([*started, *soon_done], timeout=self._grace(begin, end))
@@ -163,6 +167,7 @@ class Stream:
         self.stream_topics.reached = end
         self._outlasting(self._record_batch)
         self.patience.progressed()
+        self.stop.wait(rest_after(self.settings, batch, time.monotonic() - began))
 
     def _grace(self, begin: Positions, end: Positions) -> float:
         """How long the batch waits for its views, in seconds.
@@ -174,33 +179,30 @@ class Stream:
         return self.settings.batch_grace_seconds * max(1.0, records / _RECORDS_IN_GRACE)
 
     @contextmanager
-    def _decoded(self, begin: Positions, end: Positions) -> "Iterator[_Decoded]":
-        """The batch's events, read once however many views need them. They are kept until the added tasks are done.
+    def _decoded(self, begin: Positions, end: Positions, epochs: Epochs | None) -> "Iterator[_Decoded]":
+        """The batch, read once however many views need it. Its events are kept until the added tasks are done.
 
         If no view reads a topic that has moved, as on a quiet log, where only ticks arrive, there is nothing to read.
         """
         views = [worker.compiled for worker in self.workers]
         types = {topic: self.types[topic] for each in views for topic in each.view.reads if topic in end.offsets}
         ranges, tasks = begin.ranges_to(end.only(types)), list[Future[None]]()
-        if not ranges:
-            yield {}, tasks, None
-            return
-        needed = needed_columns(views)
+        batch = EventRange({}, begin, end, readings_of(self.types.values()), epochs)
         kept = ExitStack()
         try:
             if self.batch_files.are_for(ranges):
-                files = self.batch_files.write(kept, types, ranges, needed)
-                yield self.batch_files.frames(files), tasks, files
-            else:
-                decoded = records.read(self.spark, self.settings, types, ranges, needed)
+                if ranges:
+                    files = self.batch_files.write(kept, types, ranges, needed_columns(views))
+                    batch = replace(batch, events=self.batch_files.frames(files), files=files)
+                self.portions.recent.add(batch, kept.pop_all(), tasks)
+            elif ranges:
+                decoded = records.read(self.spark, self.settings, types, ranges, needed_columns(views))
                 if records_are_reread(views):
                     kept.callback(decoded.persist().unpersist)
-                yield records.events(decoded, types), tasks, None
+                batch = replace(batch, events=records.events(decoded, types))
+            yield batch, tasks
         finally:
-            if late := [task for task in tasks if not task.done()]:  # also if the batch fails: these views go on
-                threading.Thread(target=_close_after, args=(late, kept), daemon=True).start()
-            else:
-                kept.close()
+            close_after(tasks, kept)  # also if the batch fails: the views that have begun with it go on
 
     def _store_ticks(self, begin: Positions, end: Positions) -> None:
         """Store the batch's ticks, which the views with `keep` need."""
@@ -255,6 +257,11 @@ class Stream:
         return [task for each in self.workers if (task := each.offer(batch, self.pool))]
 
 
-def _close_after(tasks: "list[Future[None]]", kept: ExitStack) -> None:
-    wait(tasks)
-    kept.close()
+def rest_after(settings: Settings, batch: EventRange, worked: float) -> float:
+    """How long to let the log grow after a batch that took so long, in seconds.
+
+    Most of a small batch's cost does not depend on its events, so an application that works half of the time has larger
+    batches and costs less. A quiet log has no such batch, so its next event is answered at once. After a large batch,
+    there is no rest: the application has to catch up.
+    """
+    return min(worked, settings.stream_rest_seconds) if batch.files is not None else 0.0

@@ -1,37 +1,30 @@
 """Keeps one view of a stream application up to date, with its own connection and thread.
 
 A failing or slow view stays at its positions and does not delay other views. A batch that arrives while the view is
-busy only advances the view's target. The view then reads the missing records in portions, from the log or, if the log
-has dropped them, from the archive. After each failure, the view waits longer before the next attempt.
+busy only advances the view's target. The view then applies the missing records in portions (`Portions`). After each
+failure, the view waits longer before the next attempt.
 
-Each portion costs a log query, and more batches arrive while the view reads the portion, so even a fast view could stay
-behind the batches forever. A batch therefore waits for a view that has nearly caught up (`is_nearly_caught_up`). The
-view is then where the next batch begins and takes part in that batch.
+More batches arrive while the view applies a portion, so even a fast view could stay behind the batches forever. A
+batch therefore waits for a view that has nearly caught up (`is_nearly_caught_up`). The view is then where the next
+batch begins and takes part in that batch.
 """
 
 import logging
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 
 import psycopg
-from pyspark.sql import SparkSession
 
-from truelog.batch import log_with_archive
 from truelog.control import view_status
-from truelog.kernel import clock, merge
+from truelog.kernel import merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
-from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.schema.event import EventTypes
-from truelog.schema.event_version import readings_of
 from truelog.storage.database import Connection, connect
+from truelog.streaming.portions import Portions
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
@@ -50,9 +43,8 @@ log = logging.getLogger("truelog.stream")
 class ViewWorker:
     """One view of a stream; `positions` is None if the positions must be read from the database."""
 
-    spark: SparkSession
+    portions: Portions
     applier: BatchApplier
-    event_types: EventTypes
     compiled: CompiledView
     repeated: RepeatedPlans | None = None
     connection: Connection | None = None
@@ -67,10 +59,6 @@ class ViewWorker:
     paused_until: float = 0.0
     stopping: threading.Event = field(default_factory=threading.Event)  # the application is about to exit
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # guards `target` and `busy`
-
-    def judge_by(self, event_types: EventTypes) -> None:
-        """Use these event types from the next portion on, because a version was registered."""
-        self.event_types = event_types
 
     def offer(self, batch: EventRange, pool: Executor) -> "Future[None] | None":
         """Advance the view's target to the batch's end. If the view is free, it catches up in a task of the pool."""
@@ -167,31 +155,9 @@ class ViewWorker:
         if in_batch:
             self.positions = self.applier.apply(self.connection, self.compiled, batch, positions, self.repeated)
             return
-        with self._portion(positions, self.target) as portion:
-            self.positions = self.applier.apply(self.connection, self.compiled, portion, positions)
-
-    @contextmanager
-    def _portion(self, begin: Positions, end: Positions) -> Iterator[EventRange]:
-        """The first portion of the records from `begin` to `end`, read once however often the portion is used."""
-        settings = self.applier.settings
-        until = begin.portion_to(end, settings.max_offsets_per_trigger)
-        log.info("%s is catching up from %s to %s", self.compiled.name, begin.as_json(), until.as_json())
-        epochs = self.applier.guard.take_epochs(until)
-        event_types = self.event_types
-        types = {topic: event_types[topic] for topic in until.offsets}
-        needed = self.compiled.columns
-        decoded = log_with_archive.read_records(self.spark, settings, types, (begin, until), needed)
-        if records_are_reread([self.compiled]) or self.compiled.view.reads_clock:  # storing the ticks is a read too
-            decoded.persist()
-        try:
-            events = records.events(decoded, types)
-            if self.compiled.view.reads_clock:
-                assert self.connection is not None  # noqa: S101
-                require_unchanged = partial(self.applier.guard.require_unchanged, until.only([clock.TOPIC]))
-                clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC], require_unchanged)
-            yield EventRange(events, begin, until, readings_of(event_types.values()), epochs)
-        finally:
-            decoded.unpersist()
+        again = self.failures > 0
+        with self.portions.next(self.connection, self.compiled, (positions, self.target), again=again) as portion:
+            self.positions = self.applier.apply(self.connection, self.compiled, portion, positions, self.repeated)
 
     def _report(self, reason: str) -> None:
         """If the reason has changed, store why the view is stalled, or that it is not, on a separate connection."""
@@ -213,14 +179,6 @@ class ViewWorker:
         self.connection = self.positions = self.step_began = None
         with self._lock:
             self.busy, self.paused_until = False, time.monotonic() + pause
-
-
-def records_are_reread(views: Sequence[CompiledView]) -> bool:
-    """Whether a batch for these views is read more than once, so that Spark should keep its decoded records.
-
-    A batch that is read once costs less if it is not kept.
-    """
-    return sum(each.scans for each in views) > 1
 
 
 def is_nearly_caught_up(settings: Settings, positions: Positions, end: Positions, step_seconds: float) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from pydantic import (
     AliasChoices,
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -142,6 +143,7 @@ class Settings(ServiceSettings, AlertSettings, CaptureSettings):
     archive_trigger_seconds: PositiveFloat = 30
     straggler_seconds: PositiveFloat = 3600.0  # a record that arrives later than this after its event is a straggler
     stream_trigger_seconds: PositiveFloat = 0.5
+    stream_rest_seconds: NonNegativeFloat = 0.5  # longest rest after a small batch, which makes the next one larger
     max_offsets_per_trigger: PositiveInt = 500_000
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"

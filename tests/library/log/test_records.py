@@ -10,7 +10,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from truelog import View
 from truelog.log import records
 from truelog.schema.event import EventTypes, load_events
-from truelog.streaming.view_worker import records_are_reread
+from truelog.streaming.portions import records_are_reread
 from truelog.tables.compiled_view import CompiledView, needed_columns
 from truelog.tables.table import Table
 

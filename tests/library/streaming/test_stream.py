@@ -1,7 +1,8 @@
-"""A batch waits for its views in proportion to its records."""
+"""How long a batch waits for its views, how long its files stay, and how long the log grows after it."""
 
 from concurrent.futures import Future
 from contextlib import ExitStack
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 
 from tests.deadline import deadline
+from truelog.kernel.apply_batch import EventRange
 from truelog.log.positions import Positions
-from truelog.streaming.stream import Stream
+from truelog.streaming.recent_batches import RecentBatches
+from truelog.streaming.stream import Stream, rest_after
 from truelog.support.settings import Settings
+from truelog.tables.staging.event_files import EventFiles
 
 
 @pytest.mark.parametrize(("records", "times"), [(0, 1), (100_000, 1), (250_000, 2.5), (500_000, 5)])
@@ -30,15 +34,31 @@ def test_the_files_of_a_batch_that_fails_stay_until_its_late_views_have_ended() 
 
     files = SimpleNamespace(are_for=lambda _: True, write=write, frames=lambda _: {})
     view = SimpleNamespace(compiled=SimpleNamespace(view=SimpleNamespace(reads=("a",)), columns={}, scans=1))
-    stream: Any = SimpleNamespace(workers=[view], types={"a": None}, batch_files=files)
+    recent = RecentBatches()
+    portions = SimpleNamespace(recent=recent)
+    stream: Any = SimpleNamespace(workers=[view], types={}, batch_files=files, portions=portions)
+    stream.types = {"a": SimpleNamespace(name="a", reading=0)}
 
     def fail() -> None:
-        with Stream._decoded(stream, Positions({"a": {0: 1}}), Positions({"a": {0: 2}})) as (_, tasks, _):
+        begin, end = Positions({"a": {0: 1}}), Positions({"a": {0: 2}})
+        with Stream._decoded(stream, begin, end, None) as (_, tasks):
             tasks.append(late)
             raise OSError("the database is gone")
 
     with pytest.raises(OSError, match="the database is gone"):
         fail()
+    recent.forget()
     assert not closed.is_set()
     late.set_result(None)
     assert closed.wait(deadline(10))
+
+
+@pytest.mark.parametrize(("worked", "rest"), [(0.1, 0.1), (0.5, 0.5), (3.0, 0.5)])
+def test_after_a_small_batch_the_log_grows_for_as_long_as_the_batch_took(
+    settings: Settings, worked: float, rest: float
+) -> None:
+    """At most for as long as the setting says. After any other batch, the application goes on at once."""
+    files = EventFiles(Path(), {}, frozenset())
+    begin, end = Positions({"a": {0: 1}}), Positions({"a": {0: 2}})
+    assert rest_after(settings, EventRange({}, begin, end, files=files), worked) == rest
+    assert rest_after(settings, EventRange({}, begin, end), worked) == 0.0

@@ -51,7 +51,7 @@ def worker(postgresql: Settings, connection: Connection) -> Iterator[ViewWorker]
     settings = postgresql.model_copy(update={"hang_seconds": 600.0, "batch_grace_seconds": 0.5})
     connection.execute(sql.SQL("CREATE TABLE {} (n integer)").format(TABLE))
     applier = LockingApplier(settings, Holder(NAME, 1))
-    yield ViewWorker(cast(Any, None), applier, {}, COMPILED, positions=BATCH.begin)
+    yield ViewWorker(cast(Any, None), applier, COMPILED, positions=BATCH.begin)
     connection.execute(sql.SQL("DROP TABLE {}").format(TABLE))
     forget(connection, NAME)
 

@@ -13,13 +13,13 @@ has changed a row since then.
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from psycopg import sql
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from truelog.log import records
 from truelog.log.records import EventFrames
 from truelog.log.topics import PartitionKey
 from truelog.schema.names import COORDINATES
@@ -50,13 +50,14 @@ def removed(
     if seen is None:
         yield {}, events
         return
-    timed = copies.timed(events, _log_times(connection, seen, partitions))
-    staged = stage.stage_rows(seen.totals_of(timed), seen, plans.settings)  # 1
+    timed = plans.timed(events, _log_times(connection, seen, partitions))
+    staged = plans.stage(seen, partial(seen.totals_of, timed))  # 1
     query = _copies(seen, staged)
     with connection.transaction(), stage.by_index(connection):
         found: list[Any] = connection.execute(sql.SQL("{} LIMIT {}").format(query, _FEW + 1)).fetchall()  # 2
     if len(found) <= _FEW:  # unless a whole file was sent again
-        yield {SEEN: staged}, records.without_records(events, found)
+        with plans.without(events, found) as distinct:
+            yield {SEEN: staged}, distinct
         return
     loaded = plans.load([query], _SCHEMA).persist()  # 3
     try:

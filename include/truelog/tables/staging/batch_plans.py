@@ -3,7 +3,8 @@
 `RepeatedPlans` has the same verbs, and makes its plans once for all small batches.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,8 +12,12 @@ from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from truelog.log import records
+from truelog.log.records import Coordinates, EventFrames
 from truelog.support.settings import Settings
 from truelog.tables import stage
+from truelog.tables.dedupe import compile as copies
+from truelog.tables.dedupe.compile import LogTimes
 from truelog.tables.stage import StagedRows
 from truelog.tables.table import Table
 
@@ -42,6 +47,15 @@ class BatchPlans:
             return [self.stage(table, partial(states, table, shared)) for table in tables]
         finally:
             shared.unpersist()
+
+    def timed(self, events: EventFrames, before: LogTimes) -> EventFrames:
+        """A batch's events with their log times as broker times. `before` has the log times of earlier events."""
+        return copies.timed(events, before)
+
+    @contextmanager
+    def without(self, events: EventFrames, found: Collection[Coordinates]) -> Iterator[EventFrames]:
+        """A batch's events without the records at these coordinates, during the block."""
+        yield records.without_records(events, found)
 
     def tasks(self, rows: int, rows_per_task: int) -> int:
         """In how many tasks to load so many rows from PostgreSQL."""

@@ -3,7 +3,7 @@
 A plan over such a file can be executed for every batch: its source reads whatever file is at the path at that moment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +40,37 @@ def write(folder: Path, records: Iterable[pa.RecordBatch], types: EventTypes, ne
         events = _valid(raw, types[topic], schemas[topic])
         if events.num_rows:
             found.setdefault(topic, []).append(events)
+    return save(folder, schemas, found)
+
+
+def join(folder: Path, parts: Sequence[EventFiles], topics: Iterable[str]) -> EventFiles:
+    """Copy the events of successive batches in these topics to `folder`, as if they had been one batch.
+
+    The batches have the same schemas.
+    """
+    schemas = {topic: parts[0].schemas[topic] for topic in topics}
+    filled = {topic: [each for each in parts if topic in each.filled] for topic in schemas}
+    # As few Arrow batches as possible, because each of them costs time in Spark.
+    found = {topic: read(topic, each).combine_chunks().to_batches() for topic, each in filled.items() if each}
+    return save(folder, schemas, found)
+
+
+def save(folder: Path, schemas: Mapping[str, pa.Schema], found: Mapping[str, Sequence[pa.RecordBatch]]) -> EventFiles:
+    """Write a file for each topic, also for one without events."""
     for topic, schema in schemas.items():
         with pa.OSFile(str(_file(folder, topic)), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             for batch in found.get(topic, ()):
                 writer.write_batch(batch)
     return EventFiles(folder, schemas, frozenset(found))
+
+
+def read(topic: str, parts: Iterable[EventFiles]) -> pa.Table:
+    """The events of some batches in one topic."""
+    tables: list[pa.Table] = []
+    for each in parts:
+        with pa.memory_map(str(_file(each.folder, topic))) as opened:
+            tables.append(pa.ipc.open_file(opened).read_all())
+    return pa.concat_tables(tables)
 
 
 def columns(event_type: EventType, needed: Columns) -> pa.Schema:

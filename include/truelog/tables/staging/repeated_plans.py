@@ -12,7 +12,10 @@ plan for each batch.
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,9 +24,12 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from truelog.log.records import Coordinates, EventFrames
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan, stage
+from truelog.tables.dedupe.compile import LogTimes
 from truelog.tables.stage import NO_ROWS, StagedRows
+from truelog.tables.staging import changed_files
 from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.staging.event_files import EventFiles, FileFrames
 from truelog.tables.table import Table
@@ -44,6 +50,7 @@ _FORGETFUL = {
     "SortAggregate",
     "Union",
     "Window",
+    "WindowGroupLimit",
 }
 
 log = logging.getLogger("truelog.stream")
@@ -56,6 +63,7 @@ class RepeatedPlans(BatchPlans):
     folder: Path
     _batch: EventFiles | None = None
     _events: FileFrames | None = None
+    _timed: FileFrames | None = None  # the same with log times as broker times
     _reports: dict[str, DataFrame | None] = field(default_factory=dict)  # by table; None if its plan remembers rows
     _loaded: dict[str, DataFrame] = field(default_factory=dict)  # by schema
 
@@ -65,12 +73,35 @@ class RepeatedPlans(BatchPlans):
         schemas = {topic: batch.schemas[topic] for topic in topics}
         if self._events is None or self._events.schemas != schemas:  # a column was declared, or is needed only now
             self._events = FileFrames(self.spark, self.folder / "events", schemas)
+            self._timed = FileFrames(self.spark, self.folder / "timed", schemas)
             self._reports.clear()
-        link = self.folder / "next"
-        link.symlink_to(batch.folder)
-        os.replace(link, self.folder / "events")
+        self._point("events", batch.folder)
+        shutil.rmtree(self.folder / "changed", ignore_errors=True)
         self._batch = batch
         return self._events
+
+    def timed(self, events: EventFrames, before: LogTimes) -> EventFrames:
+        assert self._batch is not None  # noqa: S101
+        assert self._timed is not None  # noqa: S101
+        timed = changed_files.with_log_times(self._new_folder(), self._batch, events, before)
+        self._point("timed", timed.folder)
+        return self._timed
+
+    @contextmanager
+    def without(self, events: EventFrames, found: Collection[Coordinates]) -> Iterator[EventFrames]:
+        """During the block, the files of the batch are others, without these records."""
+        if not found:
+            yield events
+            return
+        whole = self._batch
+        assert whole is not None  # noqa: S101
+        self._batch = changed_files.without(self._new_folder(), whole, events, found)
+        self._point("events", self._batch.folder)
+        try:
+            yield events
+        finally:
+            self._point("events", whole.folder)
+            self._batch = whole
 
     def stage(self, table: Table, states: Callable[[], DataFrame]) -> StagedRows:
         if self._batch and table.derivation is None and not self._batch.have_events(table.view.reads):
@@ -86,6 +117,18 @@ class RepeatedPlans(BatchPlans):
             return stage.accepted(reports)
         repeated = self._reports[table.name]
         return stage.accepted(stage.reports(states(), table, self.settings) if repeated is None else repeated)
+
+    def _point(self, name: str, folder: Path) -> None:
+        """From now on, the path `name` leads to this folder."""
+        link = self.folder / "next"
+        link.symlink_to(folder)
+        os.replace(link, self.folder / name)
+
+    def _new_folder(self) -> Path:
+        """A folder for this batch alone: a worker may still read the files of the last one."""
+        folder = self.folder / "changed" / uuid.uuid4().hex
+        folder.mkdir(mode=0o700, parents=True)
+        return folder
 
     def repeats(self, table: Table) -> bool:
         """Whether the table's plan is made once."""

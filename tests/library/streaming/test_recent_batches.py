@@ -1,0 +1,87 @@
+"""Recent batches: which of them a late view gets, and how long their files stay."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from itertools import pairwise
+from threading import Event
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.deadline import deadline
+from truelog.kernel.apply_batch import EventRange
+from truelog.log.positions import Positions
+from truelog.log.records import RECORDS_PER_TASK
+from truelog.streaming import recent_batches
+from truelog.streaming.recent_batches import RecentBatches, Tasks
+
+
+def at(a: int, b: int = 0) -> Positions:
+    return Positions({"a": {0: a}, "b": {0: b}})
+
+
+def add(recent: RecentBatches, begin: Positions, end: Positions, tasks: Tasks = ()) -> Event:
+    """Add a batch, and return the event that its files are deleted."""
+    resources, deleted = ExitStack(), Event()
+    resources.callback(deleted.set)
+    recent.add(EventRange({}, begin, end), resources, tasks)
+    return deleted
+
+
+def lacking(recent: RecentBatches, positions: Positions) -> Sequence[tuple[Positions, Positions]]:
+    with recent.after(positions, positions.offsets) as batches:
+        return [(each.begin, each.end) for each in batches]
+
+
+@given(ends=st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 9_000)), max_size=80), view=st.data())
+def test_a_late_view_gets_all_batches_from_its_positions_on(ends: list[tuple[int, int]], view: st.DataObject) -> None:
+    """Or none of them: a batch that begins before the view's positions, or after them, is of no use."""
+    recent, places, deleted = RecentBatches(), [at(0)], list[Event]()
+    for a, b in ends:
+        begin = places[-1]
+        places.append(at(begin.at("a", 0) + a, begin.at("b", 0) + b))
+        deleted.append(add(recent, begin, places[-1]))
+    topics = view.draw(st.sampled_from([["a"], ["b"], ["a", "b"]]))
+    positions = view.draw(st.sampled_from(places)).only(topics)
+    found = lacking(recent, positions)
+    if found:
+        assert found[0][0].only(topics) == positions
+        assert found[-1][1] == places[-1]
+        assert all(one[1] == other[0] for one, other in pairwise(found))
+    kept = [not each.is_set() for each in deleted]
+    assert kept == sorted(kept), "the oldest batches are deleted first"
+    assert kept[-1:] in ([], [True]), "the newest batch is about to be used"
+    records = [a + b for (a, b), is_kept in zip(ends, kept, strict=True) if is_kept]
+    assert len(records) <= 1 or sum(records) <= RECORDS_PER_TASK
+    assert len(records) <= recent_batches._MOST_BATCHES
+
+
+def test_a_view_between_two_ends_gets_none() -> None:
+    recent = RecentBatches()
+    add(recent, at(0), at(10))
+    add(recent, at(10), at(20))
+    assert lacking(recent, at(5)) == []
+    assert lacking(recent, at(20)) == []
+    assert len(lacking(recent, at(10))) == 1
+
+
+def test_a_gap_forgets_what_was_before() -> None:
+    recent = RecentBatches()
+    first = add(recent, at(0), at(10))
+    add(recent, at(12), at(20))
+    assert first.is_set()
+    assert lacking(recent, at(0)) == []
+    assert lacking(recent, at(12)) == [(at(12), at(20))]
+
+
+@pytest.mark.parametrize("forget", [RecentBatches.forget, lambda recent: add(recent, at(50), at(60))])
+def test_files_stay_until_the_views_that_read_them_have_ended(forget: object) -> None:
+    recent, late = RecentBatches(), Future[None]()
+    deleted = add(recent, at(0), at(10), [late])
+    assert callable(forget)
+    forget(recent)
+    assert not deleted.is_set()
+    late.set_result(None)
+    assert deleted.wait(deadline(10))
