@@ -91,6 +91,11 @@ def an_oversized_group(connection: Connection, view: str, group: Sequence[Any], 
     insert(connection, "oversized_group", view=view, version=version, group=Jsonb(list(group)))
 
 
+def a_failed_group(connection: Connection, view: str, group: Sequence[Any], error: str, *, version: int = 1) -> None:
+    """A group on which the fold of its view has failed."""
+    insert(connection, "failed_group", view=view, version=version, group=Jsonb(list(group)), error=error)
+
+
 def a_tally(
     connection: Connection, view: str, version: int = 1, *, merges: int, rows: int, preparing: float, merging: float
 ) -> None:
@@ -113,8 +118,11 @@ def a_batch_refusal(connection: Connection, view: str, reason: str, *, files: st
     insert(connection, "batch_refusal", view=view, files=files, reason=reason)
 
 
+_LEFT_OUT = ("oversized_group", "failed_group")
+
+
 def forget(connection: Connection, *views: str) -> None:
-    """Delete the views, their positions, bases and states, and what the batch layer has for them."""
-    for table in ("standing", "batch_refusal", "batch_answer", "base", "position", "view"):
+    """Delete the views, their positions, bases and states, what they leave out, and what the batch layer has."""
+    for table in (*_LEFT_OUT, "standing", "batch_refusal", "batch_answer", "base", "position", "view"):
         query = sql.SQL("DELETE FROM {} WHERE view = ANY(%s)").format(sql.Identifier("truelog", table))
         connection.execute(query, (list(views),))

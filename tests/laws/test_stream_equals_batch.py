@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from psycopg import sql
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from tests.beds import real_path as bed
@@ -17,7 +19,7 @@ from tests.laws import views
 from tests.laws.events import Record
 from tests.laws.measures import MEASURED, without_law
 from tests.laws.views import EVERY_MEASURE, EXTREMES, IN_STEPS
-from truelog import Sum
+from truelog import Group, Sum
 from truelog.batch import rebuild
 from truelog.batch.partial_selection import PartialSelection, select_partials
 from truelog.kernel import bad_records, clock
@@ -27,11 +29,65 @@ from truelog.schema.event import EventType, load_events
 from truelog.spark.session import session
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.fold import failing
+from truelog.tables.fold.compiled import inputs_of, values_of
 from truelog.tables.staging import event_files
+from truelog.tables.staging.failed_group import FailedGroup
+from truelog.views.patterns import RULE_TOPIC
+
+
+def _by_second(page_view: DataFrame) -> DataFrame:
+    return page_view.select("visitor_id", F.date_trunc("second", "event_time").alias("second"), "url")
+
+
+def _first(requests: DataFrame) -> DataFrame:
+    in_order = Window.partitionBy("visitor_id", "second").orderBy("topic", "partition", "offset")
+    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    begun = requests.select("visitor_id", "second", F.first("url").over(whole).alias("first"))
+    return begun.groupBy("visitor_id", "second").agg(F.max("first").alias("first"), F.count("*").alias("requests"))
+
+
+BY_SECOND = Group(
+    reads=("page_view",),
+    transform=_by_second,
+    by=("visitor_id", "second"),
+    inputs=("url",),
+    fold=_first,
+    key=("visitor_id", "second"),
+    values=("first", "requests"),
+    keep="90 seconds",
+)
+
+
+def _requests(page_view: DataFrame) -> DataFrame:
+    return page_view.select("visitor_id", "url")
+
+
+def _failing(requests: DataFrame) -> DataFrame:
+    """The number of requests of each visitor. It overflows for a few visitors, and a few have two rows of one key."""
+    luck = F.pmod(F.xxhash64("visitor_id"), F.lit(_RARE))
+    amount = F.when(luck == 0, F.lit(2**63 - 1)).otherwise(F.lit(1)).cast("bigint")
+    counted = requests.groupBy("visitor_id").agg(F.sum(amount).alias("requests"))
+    copies = F.when(luck == 1, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
+    return counted.select("visitor_id", "requests", F.explode(copies).alias("copy")).drop("copy")
+
+
+FAILING = Group(
+    reads=("page_view",),
+    transform=_requests,
+    by=("visitor_id",),
+    inputs=("url",),
+    fold=_failing,
+    key=("visitor_id",),
+    values=("requests",),
+)
 
 # A case of this law has other event ids than all other cases. In the laws whose cases share their ids, a Group without
 # copies would contain too few events.
-VIEWS = {"in_steps_once": replace(IN_STEPS, dedupe="1 hour"), **views.VIEWS}
+VIEWS = {"in_steps_once": replace(IN_STEPS, dedupe="1 hour"), "group_by_second": BY_SECOND, **views.VIEWS}
+_RARE = 61  # one of so many groups fails
+RULES_EVERY = 20  # one case of so many has rules
 TOPICS = tuple(sorted({topic for view in VIEWS.values() for topic in view.reads}))
 
 log = logging.getLogger("truelog.law")
@@ -40,7 +96,8 @@ log = logging.getLogger("truelog.law")
 def drawn_logs(types: dict[str, EventType]) -> list[list[Record]]:
     """The records of 120 cases. Topics that no view reads together are drawn apart.
 
-    Otherwise, each new event type would change the records of all others, and leave fewer of them.
+    Otherwise, each new event type would change the records of all others, and leave fewer of them. Only some cases
+    have rules, because each rule judges the events of all cases.
     """
     together = list[set[str]]()
     for reads in (set(view.reads) for view in VIEWS.values()):
@@ -49,7 +106,8 @@ def drawn_logs(types: dict[str, EventType]) -> list[list[Record]]:
     drawn = (
         cases(types, tuple(sorted(each)), number=120, longest=max(24, 16 * len(each)), bad=True) for each in together
     )
-    return [[record for part in parts for record in part] for parts in zip(*drawn, strict=True)]
+    every = ([record for part in parts for record in part] for parts in zip(*drawn, strict=True))
+    return [[r for r in case if r.topic != RULE_TOPIC or n % RULES_EVERY == 0] for n, case in enumerate(every)]
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +215,38 @@ def test_the_law_catches_an_exclusion_without_a_reason(path: RealPath, monkeypat
     typed, raw = path.compare_again("excluding")
 
     assert min(typed.unequal, raw.unequal) > 0
+
+
+def test_groups_on_which_a_fold_fails_are_left_out_of_every_layer(path: RealPath) -> None:
+    typed, raw = path.compare("failing", FAILING)
+
+    assert typed.rows == raw.rows > 20
+    assert (typed.unequal, raw.unequal) == (0, 0)
+    query = (
+        "SELECT count(*) FILTER (WHERE error LIKE '%%two rows%%'), count(*) FROM truelog.failed_group WHERE view = %s"
+    )
+    [(doubled, failed)] = path.connection.execute(query, (path.views["failing"].name,)).fetchall()
+    assert 0 < int(str(doubled)) < int(str(failed))
+
+
+def test_the_law_catches_a_group_that_is_left_out_while_its_fold_succeeds(
+    path: RealPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = failing._find
+
+    def with_another(compiled: CompiledView, inputs: DataFrame, error: Exception) -> list[FailedGroup]:
+        found = find(compiled, inputs, error)
+        values = values_of(inputs_of(compiled), ("visitor_id",))
+        lucky = inputs.where(~values.isin(*(each.values for each in found))).select(values).head()
+        assert lucky is not None
+        return [*found, FailedGroup(lucky[0], "out of luck")]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(failing, "_find", with_another)
+        path.streamed("failing_more", FAILING)
+    typed, raw = path.compare_again("failing_more")
+
+    assert min(typed.missing, raw.missing) > 0
 
 
 def test_the_law_catches_a_wrong_tick(path: RealPath, monkeypatch: pytest.MonkeyPatch) -> None:

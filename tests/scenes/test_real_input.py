@@ -174,7 +174,7 @@ def test_page_audience_row_for_row(imported: dict[str, Any], log: LogFile) -> No
 
 def test_sessions_row_for_row(imported: dict[str, Any], log: LogFile) -> None:
     expected: Counter[tuple[str, str, int, str, str]] = Counter()
-    for requests in by(log, lambda request: request.visitor).values():
+    for requests in by(log, lambda request: (request.visitor, request.time.date())).values():
         gaps = [after.time - before.time > timedelta(minutes=30) for before, after in pairwise(requests)]
         begins = [0, *(n for n, is_gap in enumerate(gaps, 1) if is_gap), len(requests)]
         for begin, end in pairwise(begins):

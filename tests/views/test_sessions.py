@@ -1,7 +1,7 @@
 """Sessions: visits with gaps of at most 30 minutes, however late and in whichever order their requests arrive."""
 
 from collections import defaultdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tests.beds.lab import Lab
@@ -12,13 +12,28 @@ from truelog import View
 GAP = timedelta(minutes=30)
 
 
-def viewed(time: str, page: str = "/", visitor: str = "ann") -> Sent:
-    return sent("page_view", occurred_at=at(time), visitor_id=visitor, url=f"https://shop.example{page}")
+def _at(time: str | datetime) -> datetime:
+    return time if isinstance(time, datetime) else at(time)
 
 
-def session(begin: str, end: str, *pages: str, visitor: str = "ann") -> Row:
-    times = {"started_at": at(begin), "ended_at": at(end)}
-    return {"visitor_id": visitor, **times, "pages": len(pages), "entry": pages[0], "exit": pages[-1]}
+def _day(time: datetime) -> datetime:
+    return time.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def viewed(time: str | datetime, page: str = "/", visitor: str = "ann") -> Sent:
+    return sent("page_view", occurred_at=_at(time), visitor_id=visitor, url=f"https://shop.example{page}")
+
+
+def session(begin: str | datetime, end: str | datetime, *pages: str, visitor: str = "ann") -> Row:
+    times = {"started_at": _at(begin), "ended_at": _at(end)}
+    return {
+        "visitor_id": visitor,
+        "day": _day(_at(begin)),
+        **times,
+        "pages": len(pages),
+        "entry": pages[0],
+        "exit": pages[-1],
+    }
 
 
 @example([viewed("10:00:00", "/a"), viewed("10:30:00", "/b"), viewed("11:00:01", "/c")])
@@ -45,6 +60,14 @@ def test_a_late_request_connects_two_sessions(rows: Rows, expected: Rows) -> Non
 @example([viewed("10:20:00", "/b"), viewed("10:00:00", "/a")])
 def test_a_late_request_begins_a_session_earlier(rows: Rows) -> None:
     assert rows == [session("10:00:00", "10:20:00", "/a", "/b")]
+
+
+AFTER_MIDNIGHT = at("23:59:59") + timedelta(seconds=2)
+
+
+@example([viewed("23:59:00", "/a"), viewed("23:59:59", "/b"), viewed(AFTER_MIDNIGHT, "/c")])
+def test_midnight_begins_a_session(rows: Rows) -> None:
+    assert rows == [session("23:59:00", "23:59:59", "/a", "/b"), session(AFTER_MIDNIGHT, AFTER_MIDNIGHT, "/c")]
 
 
 @example([viewed("10:00:00"), viewed("10:01:00", visitor="bob")])
@@ -76,21 +99,21 @@ def test_generated_logs_give_the_sessions_of_a_naive_loop(lab: Lab, name: str, v
     for events, found in logs_and_rows(lab, name, view):
         rows = [tuple(row.values()) for row in found]
         assert rows == sorted(naive_sessions(events))
-        several += any(pages > 1 for _, _, _, pages, _, _ in rows)
+        several += any(pages > 1 for _, _, _, _, pages, _, _ in rows)
     assert several > 10, "the logs hold too few sessions of several pages"
 
 
 def naive_sessions(events: list[Row]) -> list[tuple[Any, ...]]:
-    of_visitor: dict[str, list[Row]] = defaultdict(list)
+    of_visitor: dict[tuple[str, datetime], list[Row]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e["event_time"], e["partition"], e["offset"])):
-        of_visitor[event["visitor_id"]].append(event)
+        of_visitor[event["visitor_id"], _day(event["event_time"])].append(event)
     found = []
-    for visitor, requests in of_visitor.items():
+    for key, requests in of_visitor.items():
         begins = [n for n, each in enumerate(requests) if n == 0 or _gap(requests[n - 1], each) > GAP]
         for begin, end in zip(begins, [*begins[1:], len(requests)], strict=True):
             first, *_, last = *requests[begin : begin + 1], *requests[begin:end]
             times = first["event_time"], last["event_time"]
-            found.append((visitor, *times, end - begin, PLACES[first["url"]][1], PLACES[last["url"]][1]))
+            found.append((*key, *times, end - begin, PLACES[first["url"]][1], PLACES[last["url"]][1]))
     return found
 
 

@@ -171,6 +171,13 @@ KINDS = {
         "Read in `truelog.oversized_group` which groups these are. Is a key misused, such as one id for all visitors?",
         "plugin/truelog/truelog/view?name={subject}",
     ),
+    "groups_failed": Kind(
+        Severity.WARNING,
+        "{subject} has groups on which its fold fails, and shows no rows for them",
+        "Read in `truelog.failed_group` which these are. Do their events have other values than before, or is the "
+        "fold not total?",
+        "plugin/truelog/truelog/view?name={subject}",
+    ),
     "records_excluded": Kind(
         Severity.WARNING,
         "{subject} leaves out records on which its transform fails",

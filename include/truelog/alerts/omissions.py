@@ -1,5 +1,5 @@
-"""Finds what views leave out: late events, groups with too many inputs, records on which a transform fails, and what
-came after an old build.
+"""Finds what views leave out: late events, groups with too many inputs or a failing fold, records on which a transform
+fails, and what came after an old build.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-OMISSION_KINDS = ("late_events_dropped", "groups_oversized", "records_excluded", "build_overdue")
+OMISSION_KINDS = ("late_events_dropped", "groups_oversized", "groups_failed", "records_excluded", "build_overdue")
 _SIDE = "dropped"
 _DROPPING = """
     SELECT view, version FROM truelog.deployed JOIN truelog.view USING (view, version)
@@ -23,6 +23,12 @@ _OVERSIZED = """
     SELECT view, count(*)
     FROM truelog.deployed JOIN truelog.oversized_group USING (view, version)
     WHERE view = ANY(%s) GROUP BY view ORDER BY view
+"""
+# The last group of each view whose fold failed, and the number of all of them.
+_FAILED = """
+    SELECT DISTINCT ON (view) view, error, count(*) OVER (PARTITION BY view)
+    FROM truelog.deployed JOIN truelog.failed_group USING (view, version)
+    WHERE view = ANY(%s) ORDER BY view, noticed_at DESC
 """
 # The last record that each view has excluded within an hour, and the number of all of them.
 _EXCLUDED = """
@@ -41,8 +47,8 @@ def observe(settings: Settings) -> Observation:
     names = catalogue.view_names(settings.views_folder)
     with db_snapshot.read_snapshot(settings) as connection:
         late, oversized = _late_events(settings, connection, names), _oversized_groups(connection, names)
-        excluded = _excluded_records(connection, names)
-        return Observation((*late, *oversized, *excluded, *_overdue_builds(settings, connection, names)))
+        failed, excluded = _failed_groups(connection, names), _excluded_records(connection, names)
+        return Observation((*late, *oversized, *failed, *excluded, *_overdue_builds(settings, connection, names)))
 
 
 def _late_events(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
@@ -63,6 +69,12 @@ def _oversized_groups(connection: Connection, names: list[str]) -> Iterator[Find
     oversized = connection.execute(_OVERSIZED, (names,)).fetchall()
     for view, number in oversized:
         yield Finding("groups_oversized", view, f"groups without rows: {number:,}; see `truelog.oversized_group`")
+
+
+def _failed_groups(connection: Connection, names: list[str]) -> Iterator[Finding]:
+    for view, error, number in connection.execute(_FAILED, (names,)).fetchall():
+        cause = f"groups without rows: {number:,}; see `truelog.failed_group`. The last error: {error}"
+        yield Finding("groups_failed", view, cause)
 
 
 def _excluded_records(connection: Connection, names: list[str]) -> Iterator[Finding]:

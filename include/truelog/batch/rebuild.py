@@ -80,11 +80,24 @@ class Rebuilder:
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Load the view at `positions`, limited to the rows that `only` selects, into the staging tables."""
-        return self._stage(lambda table: self.states(table, positions, only))
+
+        def attempt(rebuilder: "Rebuilder") -> StagedRows:
+            return rebuilder._stage(lambda table: rebuilder.states(table, positions, only))
+
+        return self.leaving_out_failures(positions, attempt)
+
+    def leaving_out_failures(self, positions: Positions, attempt: Callable[["Rebuilder"], _T]) -> _T:
+        """Run `attempt` with this rebuilder; if a fold fails, with a rebuilder that leaves out the failing groups."""
+        return kinds.leaving_out_failures(
+            self.compiled,
+            lambda table: self.states(table, positions),
+            lambda compiled: attempt(replace(self, compiled=compiled)),
+        )
 
     def _stage(self, states: Callable[[Table], DataFrame]) -> StagedRows:
         stage.hold(self.connection, self.compiled)  # until the caller closes the connection
-        return stage.stage_tables(self.compiled, states, self.context.settings)
+        staged = stage.stage_tables(self.compiled, states, self.context.settings)
+        return replace(staged, failed=kinds.failed_groups(self.compiled))
 
     def states(self, table: Table, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
         """A table at `positions` as states, one row for each key, including rows that `keep` will drop."""

@@ -37,6 +37,7 @@ from truelog.tables import deploy as table
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.row_filter import RowFilter
+from truelog.tables.staging.value_error import FAILURES, is_value_error, reason
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import EVENT_TIME, PLACE, STEP, EventSteps, Place
 from truelog.tables.tracing.trace import REASON, Trace
@@ -95,9 +96,9 @@ def explain(
         trace = kinds.kind_of(compiled.own).trace(_Tracing(rebuilder, end, key, cache))
         listed = _list_events(trace, page)
         steps = EventSteps(context.spark, listed.places)
-        rows = shown_rows.of_states(settings, compiled.own, trace.rows(steps))
+        rows = _rows_after(settings, compiled, trace, steps)
         rebuilt = () if stored.is_expired else rows.get(steps.numbers[-1], ())
-        verdict, reason = _verdict(stored, rebuilt, listed.total, missing)
+        verdict, why = _verdict(stored, rebuilt, listed.total, missing)
         return Explanation(
             compiled.name,
             compiled.view.version,
@@ -105,7 +106,7 @@ def explain(
             end,
             missing,
             verdict,
-            reason,
+            why,
             as_data(stored.rows),
             as_data(rebuilt),
             listed.total,
@@ -114,6 +115,18 @@ def explain(
             time.monotonic() - began,
             0 if trace.refused is None else trace.refused.select(PLACE).distinct().count(),
         )
+
+
+def _rows_after(settings: Settings, compiled: CompiledView, trace: Trace, steps: EventSteps) -> dict[int, ShownRows]:
+    """The row after each step."""
+    try:
+        return shown_rows.of_states(settings, compiled.own, trace.rows(steps))
+    except FAILURES as error:
+        if not is_value_error(error):
+            raise
+        raise BadInput(
+            f"the view leaves this key out, because its fold fails on the events: {reason(error)}"
+        ) from error
 
 
 def _read_stored(settings: Settings, compiled: CompiledView, key: RowKey) -> _Stored:

@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from truelog.kernel.exclusions import Excluded
-from truelog.kernel.value_error import FAILURES, is_value_error, reason
 from truelog.log.records import Coordinates, EventFrames
 from truelog.schema.names import COORDINATES
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging.value_error import FAILURES, is_value_error, reason
 
 _MAX_BAD_RECORDS, _MAX_BAD_SHARE = 100, 0.01  # of a batch: more than both mean broken code, not broken records
 _SAMPLE = 24  # if all records of a random sample are bad, more than half of the records are bad

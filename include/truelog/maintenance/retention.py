@@ -87,6 +87,7 @@ RETENTION: dict[str, Expiring | str] = {
     "position": _WITH_VERSION,
     "exclusion": _WITH_VERSION,
     "oversized_group": _WITH_VERSION,
+    "failed_group": _WITH_VERSION,
     "proof": _WITH_VERSION,
     "base": _WITH_VERSION,
     "merge_tally": _WITH_VERSION,

@@ -39,7 +39,17 @@ _SUPERSEDED = """
 _STAGED = (("stage", ""), ("stage", stage.CHANGES))
 _TABLES = (("state", ""), *_STAGED, ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
 # In the order of foreign keys.
-_ROWS = ("batch_answer", "position", "exclusion", "oversized_group", "proof", "base", "merge_tally", "view")
+_ROWS = (
+    "batch_answer",
+    "position",
+    "exclusion",
+    "oversized_group",
+    "failed_group",
+    "proof",
+    "base",
+    "merge_tally",
+    "view",
+)
 
 log = logging.getLogger("truelog.maintenance")
 

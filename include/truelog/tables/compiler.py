@@ -177,6 +177,18 @@ def _require_indexes(table: Table) -> None:
             wrong = set(declared) - table.stored_columns.keys()
         if wrong:
             raise BadDeclaration(f"{table.owner}: an index names {', '.join(sorted(wrong))}: no such column.")
+        if not isinstance(declared, str) and (long := [each for each in declared if _may_be_long(table, each)]):
+            raise BadDeclaration(
+                f"{table.owner}: no index of PostgreSQL can contain every value of {', '.join(long)}. Move it to the "
+                f"key, whose texts are shortened, or leave it out of the index."
+            )
+
+
+def _may_be_long(table: Table, column: str) -> bool:
+    """Whether an index on a stored column could refuse a value, and with it the batch."""
+    is_short = column in table.key_columns or column in table.matched
+    stored = table.stored_columns[column]
+    return not is_short and (stored.startswith(("text", "bytea")) or "[]" in stored)
 
 
 def _require_unique_columns(table: Table) -> None:

@@ -4,9 +4,9 @@ Events are added to the tables of a view, or the rows of a table follow from oth
 folder and is listed once, in `kinds.py`. Everything above `tables/` calls these verbs and asks for no kind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
@@ -21,9 +21,12 @@ from truelog.tables.output import changes
 from truelog.tables.row_filter import RowFilter
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
+from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import STEP, contributions
 from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
+
+_T = TypeVar("_T")
 
 
 class Source(Protocol):
@@ -117,6 +120,22 @@ class Kind:
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Create what the kind needs beside the tables, in the transaction that creates them."""
+
+    def leaving_out_failures(
+        self,
+        compiled: CompiledView,
+        states: Callable[[Table], DataFrame],
+        attempt: Callable[[CompiledView], _T],
+    ) -> _T:
+        """Run `attempt` with the view, or with a view that leaves out the groups on which a fold fails.
+
+        `states` rebuilds a table from which the rows follow.
+        """
+        return attempt(compiled)
+
+    def failed_groups(self, compiled: CompiledView) -> tuple[FailedGroup, ...]:
+        """The groups that the view leaves out."""
+        return ()
 
     def follow(self, plans: BatchPlans, compiled: CompiledView, staged: Mapping[str, StagedRows]) -> StagedRows:
         """Stage the rows that follow from a batch's staged rows of the sources, by the name of the side table.

@@ -1,10 +1,12 @@
 """What a batch does to a view's tables, whatever their kind. A new kind is listed here."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from psycopg import sql
+from pyspark.sql import DataFrame
 
 from truelog.log import records
 from truelog.log.positions import Range
@@ -20,9 +22,12 @@ from truelog.tables.join.kind import Join
 from truelog.tables.kind import Kind
 from truelog.tables.stage import StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
+from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 
 KINDS = (Seen(), Fold(), Join(), Kind())  # the first that a table is of is its kind
+
+_T = TypeVar("_T")
 
 
 def create(connection: Connection, compiled: CompiledView) -> None:
@@ -62,6 +67,21 @@ def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
     """Add staged rows of all of a view's tables to its tables in `schema`."""
     kind_of(compiled.own).add(connection, compiled, schema, staged)
+
+
+def leaving_out_failures(
+    compiled: CompiledView, states: Callable[[Table], DataFrame], attempt: Callable[[CompiledView], _T]
+) -> _T:
+    """Run `attempt` with the view; if a fold fails on some groups, run it with a view that leaves these groups out.
+
+    `states` rebuilds a table from which the rows follow.
+    """
+    return kind_of(compiled.own).leaving_out_failures(compiled, states, attempt)
+
+
+def failed_groups(compiled: CompiledView) -> tuple[FailedGroup, ...]:
+    """The groups that the view leaves out."""
+    return kind_of(compiled.own).failed_groups(compiled)
 
 
 def changes(compiled: CompiledView) -> sql.Composed:

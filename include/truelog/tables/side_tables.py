@@ -59,6 +59,7 @@ def _inputs(group: Group) -> View:
         key=(*group.by, *COORDINATES),
         measures={name: Value() for name in group.inputs},
         allowed_lateness=group.allowed_lateness,
+        keep=group.keep,
     )
 
 
@@ -70,6 +71,7 @@ def _checkpoints(group: Group) -> View:
         key=(*group.by, *COORDINATES),
         measures={NUMBER: Value(), **group.measures},
         columns={NUMBER: "how many inputs of the group are before the checkpoint"},
+        keep=group.keep,
     )
 
 

@@ -27,6 +27,7 @@ from truelog.storage.locks import Locks
 from truelog.support.errors import StagingTorn
 from truelog.support.settings import STAGER, Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 
 CHANGES = "_changes"  # suffix of a table in which a kind notes rows that are about to change, beside staged rows
@@ -42,13 +43,14 @@ _SWEEP_WAITS = "2s"  # a merge that begins meanwhile waits behind the sweep
 class StagedRows:
     """Staged rows: the accepted attempts, the number of rows, and the sum of the row hashes modulo 2**64.
 
-    `sides` has the staged rows of the view's side tables, by name.
+    `sides` has the staged rows of the view's side tables, by name. `failed` are the groups without rows.
     """
 
     attempts: tuple[str, ...]
     rows: int
     hash: int
     sides: Mapping[str, "StagedRows"] = field(default_factory=dict)
+    failed: tuple[FailedGroup, ...] = ()
 
     def by_table(self, compiled: CompiledView) -> Iterator[tuple[Table, "StagedRows"]]:
         """Each of the view's tables with its staged rows."""

@@ -39,6 +39,8 @@ class Group(View):
     fold: the inputs of some groups → their rows; or `Steps`.
     values: the columns of a row beside the key.
     most: a group with more inputs has no rows, in the stream and in every rebuild.
+    keep: how long a group stays after the time in the first timestamp column of `by`, by the log's clock. Its inputs
+        and its rows expire at once.
     """
 
     by: tuple[str, ...]
@@ -52,8 +54,8 @@ class Group(View):
         super().__post_init__()
         if self.key[: len(self.by)] != self.by:
             raise BadDeclaration(f"the key {self.key} does not begin with {self.by}, the columns of a group")
-        if self.reads_clock:
-            raise BadDeclaration("a Group has no `keep`, no `window` and no clock: its rows depend on its inputs alone")
+        if self.window is not None or (self.reads_clock and self.keep is None):
+            raise BadDeclaration("a Group has no `window` and no clock: its rows depend on its inputs alone")
         if taken := {*COORDINATES} & {*self.by, *self.inputs}:
             raise BadDeclaration(f"an input already has the column {', '.join(sorted(taken))}; rename the column")
         if isinstance(self.fold, Steps):

@@ -14,7 +14,7 @@ from tests.builders.comparisons import a_certificate, a_reconciliation
 from tests.builders.log import an_audit
 from tests.builders.quality import an_event_validation
 from tests.builders.rows import before_now
-from tests.builders.views import a_view, an_exclusion, an_oversized_group, forget
+from tests.builders.views import a_failed_group, a_view, an_exclusion, an_oversized_group, forget
 from tests.deadline import until
 from tests.library.alert_tables import emptied
 from tests.library.judged import judged
@@ -343,6 +343,14 @@ def test_a_view_with_oversized_groups_is_found(one_view: Settings, database: Con
         an_oversized_group(database, "one", group, version=version)
     [found] = alert_omissions.observe(one_view).findings
     assert (found.key, found.cause) == ("groups_oversized/one", "groups without rows: 2; see `truelog.oversized_group`")
+
+
+def test_a_view_with_groups_on_which_its_fold_fails_is_found(one_view: Settings, database: Connection) -> None:
+    for version, group in ((1, ["old"]), (2, ["a"]), (2, ["b"])):
+        a_failed_group(database, "one", group, f"error of {group[0]}", version=version)
+    [found] = alert_omissions.observe(one_view).findings
+    assert found.key == "groups_failed/one"
+    assert found.cause.startswith("groups without rows: 2; see `truelog.failed_group`. The last error: error of ")
 
 
 def test_a_view_that_excludes_records_is_found(one_view: Settings, database: Connection) -> None:

@@ -15,6 +15,7 @@ from truelog.kernel.exclusions import Excluded
 from truelog.log.positions import Range
 from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate import Certificate
+from truelog.reconcile.comparison import hashed_rebuild
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
 from truelog.support.settings import CATALOG
@@ -147,6 +148,16 @@ def test_a_base_that_is_no_longer_valid_is_not_used(compared: Compared, change: 
     change(compared)
     found = compared.compare()
     assert (found.base, found.reason) == (None, "")
+
+
+def test_a_base_that_another_release_of_spark_has_made_is_not_used(
+    compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compared.compare().equal
+    with monkeypatch.context() as patched:
+        patched.setattr(hashed_rebuild, "software_versions", lambda _: {"spark": "5.0.0"})
+        found = compared.compare()
+    assert (found.equal, found.base, found.reason) == (True, None, "")
 
 
 def test_a_base_is_written_only_where_that_is_less_work(compared: Compared) -> None:

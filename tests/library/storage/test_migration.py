@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from psycopg import sql
 
 from runtime import postgresql
 from tests.deadline import deadline, until
@@ -24,6 +25,29 @@ migrate = partial(migration.migrate, functions=sql_functions())
 
 BEFORE = (Path(__file__).parent / "before_migrations.sql").read_bytes()
 MIGRATIONS = [file.stem for file in sorted((Path(migration.__file__).parent / "sql/migrations").glob("*.sql"))]
+SQL = Path(migration.__file__).parent / "sql"
+# What a platform of the release with four migrations has stored about a view.
+STORED = b"""
+INSERT INTO truelog.event_type (event, settings) VALUES ('page_view', '{}');
+INSERT INTO truelog.event_version (event, version, declaration) VALUES ('page_view', 1, '{"fields": []}');
+INSERT INTO truelog.view (view, version, fingerprint, spark, reads, sides, repairs)
+    VALUES ('sessions', 1, '2:a', '4', '{page_view}', '{inputs}', 3);
+INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset, reading, leader_epoch)
+    VALUES ('sessions', 1, 'page_view', 0, 'an-id', 7, 1, 2);
+INSERT INTO truelog.merge_tally (view, version, merges, rows, preparing, merging, records)
+    VALUES ('sessions', 1, 5, 9, 1.5, 0.5, 7);
+INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error, topic_id, reading, refuted)
+    VALUES ('sessions', 1, 'page_view', 0, 3, 'not a number', 'an-id', 1, false);
+INSERT INTO truelog.oversized_group (view, version, "group") VALUES ('sessions', 1, '["v1"]');
+INSERT INTO truelog.tick (topic_id, "offset", time, ends) VALUES ('ticks-id', 4, now(), '{}');
+INSERT INTO truelog.proof (view, version, day) VALUES ('sessions', 1, now());
+INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, different, repaired,
+    verdict, reason, sample) VALUES ('sessions', 1, '{}', true, 4, 0, 0, 0, 0, 'EQUAL', '', '[]');
+INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest, object,
+    made_at) SELECT 'c1', view, version, id, positions, '2:a', 4, 'd', 'c1.json', now() FROM truelog.reconciliation;
+INSERT INTO truelog.operation (kind, subject, doer, about) VALUES ('repair', 'sessions', 'ann', '1 row');
+INSERT INTO truelog.alert (kind, subject, cause, found_at) VALUES ('groups_oversized', 'sessions', 'one', now());
+"""
 OURS = "nspname IN ('truelog', 'state', 'stage', 'batch', 'recon', 'views', 'iceberg')"
 CATALOG = {
     "schemas": f"SELECT nspname, nspacl::text FROM pg_namespace WHERE {OURS}",
@@ -140,6 +164,40 @@ def test_the_columns_of_staging_get_names_that_no_view_can_have(old: Settings) -
         columns = [connection.execute(query, (f"stage.{name}",)).fetchone() for name in ("one_v1", "one_v1_changes")]
         assert columns == [(["_attempt", "_row_hash", "_loaded_at", "n"],), (["attempt", "_weight"],)]
         assert one(connection, "SELECT _attempt FROM stage.one_v1") == "a"
+
+
+def test_a_release_with_four_migrations_keeps_every_row(old: Settings) -> None:
+    """The release of 25 November: whatever its tables contain is still there, column by column."""
+    with connect(old) as connection:
+        for number, name in enumerate(MIGRATIONS[:4], 1):
+            connection.execute((SQL / "migrations" / f"{name}.sql").read_bytes())
+            connection.execute("INSERT INTO truelog.migration (number, name) VALUES (%s, %s)", (number, name))
+        connection.execute(STORED)
+        before = rows_of(connection)
+    assert len(before) >= 12
+    migrate(old)
+    assert names(old) == MIGRATIONS
+    with connect(old) as connection:
+        for table, rows in rows_of(connection).items():
+            kept = [
+                {name: row[name] for name in was if name in row}
+                for was, row in zip(before.get(table, []), rows, strict=False)
+            ]
+            assert kept == before.get(table, []), table
+        assert one(connection, "SELECT count(*) FROM truelog.failed_group") == 0
+
+
+def rows_of(connection: Connection) -> dict[str, list[dict[str, object]]]:
+    """The rows of each of the kernel's own tables that has some, except the list of migrations."""
+    tables = connection.execute(
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'truelog' AND tablename <> 'migration' ORDER BY 1"
+    ).fetchall()
+    found = {}
+    for (table,) in tables:
+        query = sql.SQL("SELECT to_jsonb(t) FROM {} AS t ORDER BY ctid").format(sql.Identifier("truelog", table))
+        if rows := [row for (row,) in connection.execute(query).fetchall()]:
+            found[str(table)] = rows
+    return found
 
 
 def test_an_older_database_is_refused_and_says_what_to_run_first(old: Settings) -> None:

@@ -33,6 +33,17 @@ COUNTED = Group(
 )
 
 
+BY_MINUTE = replace(
+    COUNTED,
+    transform=lambda click: click.select("url", F.date_trunc("minute", "event_time").alias("minute"), "visitor_id"),
+    by=("url", "minute"),
+    inputs=("visitor_id",),
+    fold=lambda inputs: inputs.groupBy("url", "minute").agg(F.count("*").alias("clicks")),
+    key=("url", "minute"),
+    keep="1 hour",
+)
+
+
 def numbered(inputs: DataFrame) -> DataFrame:
     number = F.row_number().over(Window.partitionBy("url").orderBy(*ORDER))
     return inputs.select("url", number.alias("clicks")).groupBy("url").agg(F.max("clicks").alias("clicks"))
@@ -145,8 +156,24 @@ def test_another_fold_is_refused(lab: Lab, fold: Callable[[DataFrame], DataFrame
 def test_the_key_begins_with_the_columns_of_a_group() -> None:
     with pytest.raises(BadDeclaration, match="does not begin with"):
         replace(COUNTED, key=("clicks", "url"))
-    with pytest.raises(BadDeclaration, match="no `keep`"):
-        replace(COUNTED, keep="1 day")
+
+
+def test_a_group_expires_by_a_time_in_by(lab: Lab) -> None:
+    with pytest.raises(BadDeclaration, match="no clock"):
+        replace(COUNTED, present={"late": "SELECT {clock} FROM {view}"})
+    with pytest.raises(BadDeclaration, match="needs a timestamp among the key columns"):
+        lab.compiled("counted", replace(COUNTED, keep="1 day"))
+    compiled = lab.compiled("by_minute", BY_MINUTE)
+    assert [each.age_column for each in compiled.tables] == ["minute", "minute"]
+    assert all(each.view.topics == ("click", "ticks") for each in compiled.tables)
+
+
+def test_a_fold_that_changes_by_is_refused(lab: Lab) -> None:
+    def changed(inputs: DataFrame) -> DataFrame:
+        return _count(inputs).select(F.upper("url").alias("url"), "clicks")
+
+    with pytest.raises(BadDeclaration, match="the fold changes url"):
+        lab.compiled("refused", replace(COUNTED, fold=changed))
 
 
 def test_another_fold_and_another_bound_are_other_code(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
-from truelog.reconcile.certificate import Certificate
+from truelog.reconcile.certificate import Certificate, software_versions
 from truelog.storage.database import storable
 from truelog.support.errors import describe
 from truelog.tables import table_hash
@@ -25,7 +25,7 @@ def of_everything(rebuilder: Rebuilder, positions: Positions, *, makes_base: boo
     """The rebuild at these positions, from all partials and records. It may become the view's base."""
     if makes_base:
         return base.write(rebuilder, _states(rebuilder, rebuilder.compiled.own, positions))
-    return Rebuilt({each.side: _hash_rebuilt(rebuilder, each, positions) for each in rebuilder.compiled.tables})
+    return rebuilder.leaving_out_failures(positions, lambda without: _hash_tables(without, positions))
 
 
 def since_base(rebuilder: Rebuilder, positions: Positions) -> tuple[Rebuilt | None, str]:
@@ -53,11 +53,16 @@ def _is_usable(rebuilder: Rebuilder, certified: Certificate, positions: Position
     before = certified.positions
     return (
         certified.fingerprint == rebuilder.compiled.fingerprint
+        and certified.made_by == software_versions(rebuilder.context.spark)
         and all(positions.ids.get(topic) == known for topic, known in before.ids.items())
         and positions.covers(before)
         and certified.event_versions == rebuilder.event_versions(before)
         and list(certified.excluded) == sorted(rebuilder.excluded(before))
     )
+
+
+def _hash_tables(rebuilder: Rebuilder, positions: Positions) -> Rebuilt:
+    return Rebuilt({each.side: _hash_rebuilt(rebuilder, each, positions) for each in rebuilder.compiled.tables})
 
 
 def _hash_rebuilt(rebuilder: Rebuilder, table: Table, positions: Positions) -> TableHash:

@@ -150,6 +150,12 @@ CREATE TABLE truelog.oversized_group (
 );
 COMMENT ON TABLE truelog.oversized_group IS 'Groups with more inputs than their view allows, noticed by a merge. They have no rows';
 
+CREATE TABLE truelog.failed_group (
+    view text, version integer, "group" jsonb, error text NOT NULL, noticed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (view, version, "group")
+);
+COMMENT ON TABLE truelog.failed_group IS 'Groups on whose inputs the fold of their view failed. They have no rows';
+
 CREATE TABLE truelog.standing (
     view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('UP_TO_DATE', 'STALLED')),
     reason text NOT NULL, since timestamptz NOT NULL DEFAULT now()

@@ -45,6 +45,7 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
         raise BadDeclaration(
             f"{name}: the fold uses {changing}, so a rebuild would differ. Use native expressions only."
         )
+    _require_same_by(name, groups, by, analyzed)
     for node in plan.nodes(analyzed):
         kind = node.nodeName()
         if kind not in _STEPS:
@@ -70,6 +71,13 @@ def require_row_wise(name: str, declared: DataFrame, again: DataFrame) -> None:
         raise BadDeclaration(f"{name}: a step uses {changing}, so a rebuild would differ. Use native expressions only.")
     if others := sorted({node.nodeName() for node in plan.nodes(analyzed)} - {"Project", "LogicalRDD"}):
         raise BadDeclaration(f"{name}: a step uses {', '.join(others)}. It may only use its state and its input.")
+
+
+def _require_same_by(name: str, groups: Collection[int], by: Collection[str], analyzed: Any) -> None:
+    """The rows of a group have its values, or they could be in the place of another group's rows."""
+    made = {each.name(): plan.number(each) for each in plan.items(analyzed.output())}
+    if changed := [column for column in by if column in made and made[column] not in groups]:
+        raise BadDeclaration(f"{name}: the fold changes {', '.join(changed)}, which every row of a group must have.")
 
 
 def _require_by(name: str, by: Collection[int], expressions: Iterable[Any]) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
+from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
 from truelog.tables.fingerprint import fold_fingerprint, steps_fingerprint
@@ -43,19 +44,23 @@ def compile_fold(spark: SparkSession, name: str, group: Group, table: View, inpu
     if not isinstance(group.fold, Steps):
         rows = group.fold(frame)
         fold_checks.require_local(name, group.by, frame, rows, group.fold(frame))
-        fold = Fold(inputs, partial(_fold_bounded, group.fold, group), lambda folded: folded)
+        fold = Fold(inputs, group.by, partial(_fold_bounded, group.fold, group), lambda folded: folded)
         return CompiledFold(fold, rows.schema, fold_fingerprint(group, rows))
     declared = _declared(spark, name, group, group.fold, columns)
     stepped = Stepped(group.fold, group.by, group.most, _state_type(spark, name, group.fold), _used(declared))
     chosen = stepped.rows if table is group else stepped.checkpoints
     made_by = steps_fingerprint(table, group, group.fold.every, declared)
     schema = chosen(stepped.run(frame)).schema
-    return CompiledFold(Fold(inputs, stepped.run, chosen), schema, made_by)
+    return CompiledFold(Fold(inputs, group.by, stepped.run, chosen), schema, made_by)
 
 
 def _fold_bounded(fold: Callable[[DataFrame], DataFrame], group: Group, inputs: DataFrame) -> DataFrame:
-    """The rows of the groups that do not have too many inputs."""
-    size = F.count(F.lit(1)).over(Window.partitionBy(*group.by))
+    """The rows of the groups that do not have too many inputs.
+
+    The window also sorts the inputs of each group: a sum that overflows on the way does so in every layer.
+    """
+    in_order = Window.partitionBy(*group.by).orderBy(*COORDINATES)
+    size = F.count(F.lit(1)).over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
     return fold(inputs.withColumn("_inputs", size).where(F.col("_inputs") <= group.most).drop("_inputs"))
 
 

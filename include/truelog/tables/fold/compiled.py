@@ -3,11 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DateType, TimestampType
 
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 from truelog.views.group import CHECKPOINTS, Group
+
+_TWO_ROWS = "the fold makes two rows with one key"
 
 
 @dataclass(frozen=True)
@@ -15,13 +20,17 @@ class Fold:
     """A compiled fold. Tables with the same `run` follow from one fold.
 
     inputs: the side table with the inputs.
+    by: the columns of a group.
     run: inputs → the result of the fold.
-    rows: the result of the fold → the rows of the table.
+    rows: the result of the fold → the rows of the table, whose keys may not be unique.
+    failed: the groups that are left out.
     """
 
     inputs: Table
+    by: tuple[str, ...]
     run: Callable[[DataFrame], DataFrame]
     rows: Callable[[DataFrame], DataFrame]
+    failed: tuple[FailedGroup, ...] = ()
 
     @property
     def follows_from(self) -> Sequence[Table]:
@@ -32,11 +41,37 @@ class Fold:
 
     def folded(self, table: Table, inputs: DataFrame) -> DataFrame:
         """Whole groups of stored inputs → the states of the table's rows."""
-        return self.rows_of(table, self.run(inputs))
+        return self.rows_of(table, self.result(inputs))
+
+    def result(self, inputs: DataFrame) -> DataFrame:
+        """Whole groups of stored inputs → the result of the fold, without the groups that are left out."""
+        if self.failed:
+            values = values_of(self.inputs, self.by)
+            inputs = inputs.where(~values.isin(*(each.values for each in self.failed)))
+        return self.run(inputs)
 
     def rows_of(self, table: Table, folded: DataFrame) -> DataFrame:
-        """The result of the fold → the states of the table's rows."""
-        return table.prepared(self.rows(folded))
+        """The result of the fold → the states of the table's rows. It fails on two rows with one key."""
+        rows = self.rows(folded)
+        # The columns of `by` are as they are, because Spark keeps groups together by them and need not move the rows.
+        key = [*map(F.col, self.by), *(table.canonical_key(name) for name in table.view.key[len(self.by) :])]
+        copies = F.count(F.lit(1)).over(Window.partitionBy(*key))
+        is_only = F.when(F.col("_copies") == 1, F.lit(True)).otherwise(F.raise_error(F.lit(_TWO_ROWS)))
+        return table.prepared(rows.withColumn("_copies", copies).where(is_only))
+
+
+def values_of(inputs: Table, by: Sequence[str]) -> Column:
+    """The values of a group as text. PostgreSQL makes the same text (`merge.values_sql`)."""
+    return F.to_json(F.array(*(_as_text(F.col(name), inputs.dtypes[name]) for name in by)))
+
+
+def _as_text(value: Column, dtype: DataType) -> Column:
+    """A value as text. PostgreSQL writes times in a form of its own, so they are numbers."""
+    if isinstance(dtype, TimestampType):
+        value = F.unix_micros(value)
+    elif isinstance(dtype, DateType):
+        value = F.unix_date(value)
+    return value.cast("string")
 
 
 def fold_of(table: Table) -> Fold:

@@ -1,21 +1,27 @@
 """The kind of a Group: its rows are folded from the inputs of the groups that a batch touches."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from pyspark.sql import DataFrame
 
 from truelog.storage.database import Connection
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold import compiled as folding
-from truelog.tables.fold import merge
-from truelog.tables.fold.compiled import checkpoints_of, inputs_of
+from truelog.tables.fold import failing, merge
+from truelog.tables.fold.compiled import checkpoints_of, fold_of, inputs_of
 from truelog.tables.fold.repair import repair_groups
 from truelog.tables.fold.trace import trace_group
 from truelog.tables.kind import Kind, Repair
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
+from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 from truelog.tables.tracing.trace import Trace, Tracing
 from truelog.views.group import INPUTS
+
+_T = TypeVar("_T")
 
 
 class Fold(Kind):
@@ -35,15 +41,24 @@ class Fold(Kind):
         for each in filter(None, (inputs_of(compiled), checkpoints_of(compiled))):
             stage.grant(connection, each)
 
+    def leaving_out_failures(
+        self,
+        compiled: CompiledView,
+        states: Callable[[Table], DataFrame],
+        attempt: Callable[[CompiledView], _T],
+    ) -> _T:
+        inputs = fold_of(compiled.own).inputs
+        return failing.leaving_out(compiled, lambda: inputs.stored(states(inputs)), attempt)
+
+    def failed_groups(self, compiled: CompiledView) -> tuple[FailedGroup, ...]:
+        return fold_of(compiled.own).failed
+
     def follow(self, plans: BatchPlans, compiled: CompiledView, staged: Mapping[str, StagedRows]) -> StagedRows:
         return merge.stage_touched(plans, compiled, staged.get(INPUTS, NO_ROWS))
-
-    def add_batch(self, connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
-        super().add_batch(connection, compiled, staged)
-        if INPUTS in staged.sides:
-            merge.record_oversized(connection, compiled, staged)
 
     def add(self, connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
         if INPUTS in staged.sides:
             merge.replace_touched(connection, compiled, schema, staged)
         super().add(connection, compiled, schema, staged)
+        if INPUTS in staged.sides and schema == "state":
+            merge.record_left_out(connection, compiled, staged)

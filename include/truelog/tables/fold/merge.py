@@ -12,16 +12,19 @@ from dataclasses import replace
 
 from psycopg import sql
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType, DateType, TimestampType
 
 from truelog.schema.names import COORDINATES
-from truelog.storage.database import Connection, names
+from truelog.storage.database import Connection, names, read_value
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.fold import failing
 from truelog.tables.fold import inputs as loaded_inputs
 from truelog.tables.fold.compiled import checkpoints_of, fold_of, folded_tables, group_of, inputs_of
 from truelog.tables.fold.inputs import GroupText, first_inputs, same_group, state
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
+from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 from truelog.views.group import INPUTS
 from truelog.views.steps import NUMBER
@@ -44,7 +47,9 @@ def stage_groups(plans: BatchPlans, compiled: CompiledView, groups: Sequence[Gro
 def replace_touched(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
     """Delete the rows that the staged rows replace."""
     touched = first_inputs(compiled, _staged(inputs_of(compiled), staged.sides[INPUTS]))
-    later = sql.SQL("({}) >= ({})").format(names(COORDINATES, "t."), names(COORDINATES, "g."))
+    later = sql.SQL("(({}) >= ({}) OR {})").format(
+        names(COORDINATES, "t."), names(COORDINATES, "g."), _is_failed(compiled, staged.failed)
+    )
     delete = sql.SQL("DELETE FROM {} AS t USING ({}) AS g WHERE {} AND {}")
     with stage.by_index(connection):
         for table in folded_tables(compiled):
@@ -52,14 +57,33 @@ def replace_touched(connection: Connection, compiled: CompiledView, schema: str,
             connection.execute(delete.format(target, touched, same_group(compiled), condition))
 
 
-def record_oversized(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
-    """Record which of the touched groups have too many inputs. Such a group has no staged rows."""
+def record_left_out(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
+    """Record which of the groups with staged inputs have too many inputs, and on which the fold has failed.
+
+    Such a group has no staged rows.
+    """
+    touched = _groups(compiled, _staged(inputs_of(compiled), staged.sides[INPUTS]))
+    _record_oversized(connection, compiled, touched, _groups(compiled, _staged(compiled.own, staged)))
+    _record_failed(connection, compiled, touched, staged.failed)
+
+
+def record_repaired(
+    connection: Connection, compiled: CompiledView, groups: Sequence[GroupText], staged: StagedRows
+) -> None:
+    """Record the same of these groups, which were folded again."""
+    by = names(group_of(compiled).by)
+    touched = sql.SQL("SELECT * FROM ({}) AS listed ({})").format(loaded_inputs.values(compiled, groups), by)
+    _record_oversized(connection, compiled, touched, _groups(compiled, _staged(compiled.own, staged)))
+    _record_failed(connection, compiled, touched, staged.failed)
+
+
+def _record_oversized(
+    connection: Connection, compiled: CompiledView, touched: sql.Composed, with_rows: sql.Composed
+) -> None:
     parts = {
-        "view": sql.Literal(compiled.name),
-        "version": sql.Literal(compiled.view.version),
-        "group": sql.SQL("jsonb_build_array({})").format(names(group_of(compiled).by, "g.")),
-        "touched": _groups(compiled, _staged(inputs_of(compiled), staged.sides[INPUTS])),
-        "with_rows": _groups(compiled, _staged(compiled.own, staged)),
+        **_record_of(compiled),
+        "touched": touched,
+        "with_rows": with_rows,
         "is_oversized": _is_oversized(compiled),
     }
     recovered = sql.SQL(
@@ -74,6 +98,65 @@ def record_oversized(connection: Connection, compiled: CompiledView, staged: Sta
     connection.execute(oversized.format(**parts))
 
 
+def _record_failed(
+    connection: Connection, compiled: CompiledView, touched: sql.Composed, failed: Sequence[FailedGroup]
+) -> None:
+    parts = {
+        **_record_of(compiled),
+        "touched": touched,
+        "values": _values(compiled),
+        "failed": _listed(failed),
+        "errors": sql.Literal([each.error for each in failed]),
+        "is_failed": _is_failed(compiled, failed),
+    }
+    recovered = sql.SQL(
+        "DELETE FROM truelog.failed_group AS f USING ({touched}) AS g "
+        "WHERE (f.view, f.version, f.group) = ({view}, {version}, {group}) AND NOT {is_failed}"
+    )
+    connection.execute(recovered.format(**parts))
+    if not failed:
+        return
+    insert = sql.SQL(
+        'INSERT INTO truelog.failed_group (view, version, "group", error) SELECT {view}, {version}, {group}, f.error '
+        "FROM ({touched}) AS g JOIN unnest({failed}, {errors}::text[]) AS f (values, error) ON f.values = {values} "
+        'ON CONFLICT (view, version, "group") DO UPDATE SET error = excluded.error'
+    )
+    connection.execute(insert.format(**parts))
+    counted = sql.SQL("SELECT count(*) FROM truelog.failed_group WHERE (view, version) = ({view}, {version})")
+    failing.require_few(compiled, int(str(read_value(connection, counted.format(**parts)))), failed[-1].error)
+
+
+def _record_of(compiled: CompiledView) -> dict[str, sql.Composable]:
+    """The key of the record of a group `g`."""
+    return {
+        "view": sql.Literal(compiled.name),
+        "version": sql.Literal(compiled.view.version),
+        "group": sql.SQL("jsonb_build_array({})").format(names(group_of(compiled).by, "g.")),
+    }
+
+
+def _is_failed(compiled: CompiledView, failed: Sequence[FailedGroup]) -> sql.Composed:
+    """The SQL condition that a group `g` is one of these."""
+    return sql.SQL("{} = ANY({})").format(_values(compiled), _listed(failed))
+
+
+def _listed(failed: Sequence[FailedGroup]) -> sql.Composed:
+    return sql.SQL("{}::text[]::jsonb[]").format(sql.Literal([each.values for each in failed]))
+
+
+def _values(compiled: CompiledView) -> sql.Composed:
+    """The SQL of the values of a group `g`, as a `FailedGroup` has them."""
+    types = inputs_of(compiled).dtypes
+    texts = (sql.SQL(_as_text(types[name])).format(sql.Identifier("g", name)) for name in group_of(compiled).by)
+    return sql.SQL("jsonb_build_array({})").format(sql.SQL(", ").join(texts))
+
+
+def _as_text(dtype: DataType) -> str:
+    if isinstance(dtype, TimestampType):
+        return "(extract(epoch FROM {}) * 1000000)::bigint::text"
+    return "({} - date '1970-01-01')::text" if isinstance(dtype, DateType) else "{}::text"
+
+
 def delete_groups(connection: Connection, compiled: CompiledView, groups: Sequence[GroupText]) -> None:
     """Delete what follows from the inputs of these groups."""
     delete = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
@@ -84,12 +167,19 @@ def delete_groups(connection: Connection, compiled: CompiledView, groups: Sequen
 
 
 def _stage_folded(compiled: CompiledView, plans: BatchPlans, inputs: Callable[[], DataFrame]) -> StagedRows:
-    """Fold inputs, and stage the rows of each table that follows."""
-    tables, run = folded_tables(compiled), fold_of(compiled.own).run
+    """Fold inputs, and stage the rows of each table that follows, without those of groups whose fold fails."""
+    return failing.leaving_out(compiled, inputs, lambda chosen: _stage_all(chosen, plans, inputs))
+
+
+def _stage_all(compiled: CompiledView, plans: BatchPlans, inputs: Callable[[], DataFrame]) -> StagedRows:
+    tables, fold = folded_tables(compiled), fold_of(compiled.own)
+    if fold.failed:  # a plan that is repeated leaves no group out
+        plans = BatchPlans(plans.spark, plans.settings)
     own, *sides = plans.stage_each(
-        tables, lambda: run(inputs()), lambda table, folded: fold_of(table).rows_of(table, folded)
+        tables, lambda: fold.result(inputs()), lambda table, folded: fold_of(table).rows_of(table, folded)
     )
-    return replace(own, sides={table.side: rows for table, rows in zip(tables[1:], sides, strict=True)})
+    staged = {table.side: rows for table, rows in zip(tables[1:], sides, strict=True)}
+    return replace(own, sides=staged, failed=fold.failed)
 
 
 def _staged(table: Table, rows: StagedRows) -> sql.Composed:

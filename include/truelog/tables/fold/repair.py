@@ -28,4 +28,5 @@ def repair_groups(repair: Repair) -> int:
             repair.record_before(table)
         merge.delete_groups(connection, compiled, found)
         repair.merge(staged)
+        merge.record_repaired(connection, compiled, found, staged)
         return sum(repair.record_after(table) for table in tables)

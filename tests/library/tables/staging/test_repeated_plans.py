@@ -13,7 +13,6 @@ from pyspark.sql.types import IntegerType, StructType
 
 from tests.beds.lab import Lab
 from truelog import Sum, View
-from truelog.kernel.value_error import FAILURES, is_value_error
 from truelog.log.range_reader import PLACE
 from truelog.spark.session import small_session
 from truelog.storage.database import Connection
@@ -23,6 +22,7 @@ from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.tables.staging import event_files
 from truelog.tables.staging.event_files import EventFiles
 from truelog.tables.staging.repeated_plans import RepeatedPlans, remembering
+from truelog.tables.staging.value_error import FAILURES, is_value_error
 from truelog.views import catalogue
 
 COUNTED = View(
