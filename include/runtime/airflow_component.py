@@ -2,6 +2,9 @@
 
 Otherwise a killed scheduler would leave its idle workers behind. The process exits as soon as the command ends, because
 a normal interpreter shutdown takes 20 seconds on a busy machine.
+
+While Airflow's database does not answer, a component would end as soon as it had imported Airflow, and begin again
+with the imports. All components would then be importing when the database is back. So a component imports, and waits.
 """
 
 import atexit
@@ -9,12 +12,17 @@ import ctypes
 import os
 import signal
 import sys
+import time
+from importlib import import_module
 
+import psycopg
 from airflow.__main__ import main
+from airflow.configuration import conf
 
 PR_SET_PDEATHSIG = 1
 TIED = 2  # generations to tie: the executor's worker and its task, but not the processes that a task forks
 
+_RETRY_SECONDS = 0.2
 _generation = 0
 
 
@@ -23,6 +31,23 @@ def _tie() -> None:
     _generation += 1
     if _generation <= TIED:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _wait_for_database() -> None:
+    """Import the command, and wait until Airflow's database answers."""
+    command, said = sys.argv[1], False
+    import_module(f"airflow.cli.commands.{command.replace('-', '_')}_command")
+    address = conf.get_mandatory_value("database", "sql_alchemy_conn").replace("postgresql+psycopg:", "postgresql:", 1)
+    while True:
+        try:
+            psycopg.connect(address, connect_timeout=5).close()
+            return
+        except psycopg.OperationalError as error:
+            if not said:
+                sys.stderr.write(f"airflow {command} waits for its database: {str(error).splitlines()[0]}\n")
+                sys.stderr.flush()
+            said = True
+            time.sleep(_RETRY_SECONDS)
 
 
 def _run() -> int:
@@ -39,6 +64,7 @@ def _run() -> int:
 if __name__ == "__main__":
     if sys.platform == "linux":
         os.register_at_fork(after_in_child=_tie)
+    _wait_for_database()
     code = _run()
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -53,6 +53,11 @@ def last_batch(connection: Connection, application: str, *, ago: timedelta = NO_
     connection.execute(query, (ago, application))
 
 
+def took_lease(connection: Connection, application: str, *, ago: timedelta) -> None:
+    """Change when the holder took the lease."""
+    connection.execute("UPDATE truelog.lease SET taken_at = now() - %s WHERE application = %s", (ago, application))
+
+
 def forget_application(connection: Connection, application: str) -> None:
     """Delete the application, the states that it has reported, and its operations."""
     for table in ("standing", "launch", "lease", "application"):

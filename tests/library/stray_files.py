@@ -14,7 +14,17 @@ MISNAMED = (
     "caf\udce9.py",
     " .py",
 )
-REFUSED = ("broken", "dangling", "ends", "folder", "latin", "nul", "pipe", "raises")  # each is shown with its reason
+REFUSED = (
+    "broken",
+    "dangling",
+    "ends",
+    "folder",
+    "kills",
+    "latin",
+    "nul",
+    "pipe",
+    "raises",
+)  # each is shown with its reason
 
 
 def leave(folder: Path) -> None:
@@ -31,6 +41,7 @@ def leave(folder: Path) -> None:
         "broken": "(",
         "nul": "\0",
         "ends": "import sys; sys.exit()",
+        "kills": "import os; os._exit(0)",
         "raises": "raise ValueError('[/x] \\0 \\ud800')",
     }
     for name, text in texts.items():

@@ -1,5 +1,6 @@
 """Services that stay down for a while: applications wait for them."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,12 +10,15 @@ import pytest
 import runtime
 from runtime import keeper
 from tests.beds.world import EACH_EVENT, World
+from tests.deadline import until
 from tests.scenes.applications import Application, start
 from truelog.archive.table import archived_positions
 from truelog.log import topics
 from truelog.log.positions import Positions
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
+OUTAGE_SECONDS = 125.0
 SERVICES = ("postgresql", "s3", "kafka")  # in the order in which the stream needs them to plan
 
 pytestmark = [pytest.mark.own_servers, pytest.mark.usefixtures("each_event")]
@@ -70,13 +74,21 @@ def test_services_that_are_down_while_applications_plan(world: World, no_archive
 
 @pytest.mark.nightly
 def test_services_that_are_down_while_applications_start(world: World, no_archive: None) -> None:
-    """The applications wait for their leases, without Airflow, and go on as soon as the services are back."""
+    """The applications wait for their leases for more than two minutes, without Airflow, and then go on."""
     world.traffic.send(300)
     ends = topics.end_offsets(world.settings, ["page_view"])
     stop_services(world.settings)
     archive, stream = start(world.settings, "archive.py"), start(world.settings, "stream.py")
     for application in (archive, stream):
         failed_at(application, "a start waits for its services after OperationalError")
+    began = time.monotonic()
+
+    def has_lasted() -> None:
+        assert archive.process.poll() is stream.process.poll() is None
+        if time.monotonic() < began + OUTAGE_SECONDS:
+            raise ServiceDown("the outage is not over yet")
+
+    until(has_lasted, 2 * OUTAGE_SECONDS, "the outage")
     runtime.up(world.settings, SERVICES, tethered=True)
     require_complete(world, archive, stream, ends)
     assert (stream.end(), archive.end()) == (0, 0)

@@ -5,6 +5,7 @@ not help. An application has hung if it has been silent, and has had work, for l
 
 1. the first record, a tick or an event, after its last batch;
 2. its start, if it has processed no batch yet, because the first batch needs no record;
+   and not before it has taken its lease again after an outage of the database, in which it could not work;
 3. its last progress, if it has not read all earlier records.
 """
 
@@ -26,7 +27,7 @@ def diagnose(settings: Settings, status: ApplicationStatus, now: datetime) -> Di
     """What is wrong with an application, or None; if the application is silent, the log is checked for work."""
     allowed = application.silence_limits(settings, status.application)
     found = application.diagnose_status(status, allowed, now)
-    since = status.batch_at or status.taken_at
+    since = status.quiet_since
     if found is not Diagnosis.HUNG or since is None:
         return found
     try:

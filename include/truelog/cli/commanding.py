@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE
 
-from truelog.cli.output import AsJson, Sheet, print_json, say
+from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
 from truelog.support.settings import Settings
 
 app = typer.Typer(help="The commands, and what was decided.", no_args_is_help=True)
@@ -16,15 +16,19 @@ def list_commands(as_json: AsJson = False) -> None:
     """List the commands with the event type on whose state each decides."""
     from truelog.commands import catalogue
 
-    commands = catalogue.load().commands
-    listed = [catalogue.document(name, command) for name, command in commands.items()]
+    known = catalogue.load()
+    listed = [catalogue.document(name, command) for name, command in known.commands.items()]
     if as_json:
-        print_json({"commands": [{name: each[name] for name in ("command", "event", "about")} for each in listed]})
-        return
+        commands = [{name: each[name] for name in ("command", "event", "about")} for each in listed]
+        print_json({"commands": commands, "refused": dict(known.refused)})
+        raise typer.Exit(Exit.UNKNOWN if known.refused else Exit.FINE)
     table = Sheet("command", "event type", "what it does", box=SIMPLE, padding=(0, 1, 0, 0))
     for each in listed:
         table.add_row(str(each["command"]), str(each["event"]), str(each["about"]).partition("\n")[0])
     table.show()
+    for name, reason in known.refused.items():
+        say(f"{name}  {reason}")
+    raise typer.Exit(Exit.UNKNOWN if known.refused else Exit.FINE)
 
 
 @app.command()

@@ -1,33 +1,32 @@
 """The catalogue of commands: one command for each file in `include/commands/`, named after its file."""
 
 import inspect
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 
 from truelog.commands import claims
 from truelog.commands.declaration import Command, Fold
 from truelog.schema import declaration_files
+from truelog.schema.loading import declaration_module
 from truelog.support.errors import BadDeclaration
 
 COMMANDS = Path(__file__).parents[2] / "commands"
 
+log = logging.getLogger("truelog.commands")
+
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The commands, by name."""
+    """The commands by name, and the reason for each file that declares no command that can be used."""
 
     commands: Mapping[str, Command]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _ = self.codes  # of the files that are loaded now, not of later ones
-        for name, command in self.commands.items():
-            if self.folds[command.fold.event] != command.fold:
-                raise BadDeclaration(
-                    f"{name}: another command has another fold of {command.fold.event}. Let both import the same fold."
-                )
 
     @cached_property
     def folds(self) -> Mapping[str, Fold]:
@@ -41,12 +40,21 @@ class Catalogue:
 
 
 def load(folder: Path = COMMANDS) -> Catalogue:
-    """All commands of the folder.
-
-    Raises:
-        BadDeclaration: a file cannot be loaded or declares no command, or two commands have different folds of a type.
-    """
-    return Catalogue({name: _load(folder / f"{name}.py") for name in declaration_files.declared_names(folder)})
+    """All commands of the folder. A file that cannot be used stops no other command, and is logged."""
+    commands, refused = dict[str, Command](), declaration_files.misnamed(folder)
+    folds = {claims.CLAIM: claims.FOLD}
+    for name in declaration_files.declared_names(folder):
+        try:
+            command = _load(folder / f"{name}.py")
+            if folds.setdefault(command.fold.event, command.fold) != command.fold:
+                raise BadDeclaration(
+                    f"{name}: another command has another fold of {command.fold.event}. Let both import the same fold."
+                )
+            commands[name] = command
+        except BadDeclaration as bad:
+            refused[name] = str(bad)
+            log.warning("the command %s is refused: %s", name, bad)
+    return Catalogue(commands, refused)
 
 
 def code_of(fold: Fold) -> str:
@@ -68,12 +76,7 @@ def document(name: str, command: Command) -> dict[str, object]:
 
 
 def _load(path: Path) -> Command:
-    content, module = declaration_files.content(path), ModuleType(f"truelog_commands.{path.stem}")
-    module.__file__ = str(path)
-    try:
-        exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
-    except (Exception, SystemExit) as error:  # a file may raise anything when it is imported
-        raise BadDeclaration(f"{path.name} cannot be loaded: {type(error).__name__}: {error}") from error
+    module = declaration_module.load(path, "truelog_commands", "truelog.commands.declaration")
     command = getattr(module, "COMMAND", None)
     if not isinstance(command, Command):
         raise BadDeclaration(f"{path.name} declares no COMMAND = Command(…).")

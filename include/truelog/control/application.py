@@ -60,6 +60,11 @@ class ApplicationStatus:
     alive: bool = False
     wish: str | None = None
 
+    @property
+    def quiet_since(self) -> datetime | None:
+        """When it ended its last batch, or took its lease, the first time or again after an outage of the database."""
+        return max(filter(None, (self.batch_at, self.taken_at)), default=None)
+
 
 @dataclass(frozen=True)
 class InactivityLimits:
@@ -121,7 +126,7 @@ def diagnose_status(status: ApplicationStatus, limits: InactivityLimits, now: da
         return Diagnosis.DOWN  # 3
     if status.wish:
         return Diagnosis.RESTART_PENDING  # 4
-    if now - (status.batch_at or status.taken_at) > limits.for_status(status):
+    if status.quiet_since and now - status.quiet_since > limits.for_status(status):
         return Diagnosis.HUNG  # 5
     if status.code_wanted and status.code_running and status.code_wanted != status.code_running:
         return Diagnosis.CHANGED  # 6

@@ -5,7 +5,7 @@ holder has a higher epoch than its predecessor, and every merge checks the epoch
 that was suspended, lost its lock and resumed cannot write. Such a process cannot block its successor either, because a
 new holder first terminates its predecessor's sessions and so releases their locks.
 
-If the database goes away, the holder tries for two minutes to take its lease again, and merges nothing meanwhile. It
+If the database goes away, the holder tries for five minutes to take its lease again, and merges nothing meanwhile. It
 may continue only if the lease's row still has its epoch and its incarnation, a random id, because a database that was
 restored from a backup issues the same epochs again (`docs/decisions/029-outages.md`).
 """
@@ -28,7 +28,7 @@ from truelog.support.errors import Fenced, LeaseInterrupted
 from truelog.support.settings import Settings
 
 _BEAT_SECONDS = 1.0
-RETAKE_SECONDS = 120.0  # how long a holder without its database tries to take its lease again
+RETAKE_SECONDS = 300.0  # how long an application waits for services: two minutes, and then until they have started
 _RETRY_SECONDS = 0.25
 LEASE_LOST = 75  # EX_TEMPFAIL: the exit code if another process is already running the application
 _LOCK_LOST = 70  # EX_SOFTWARE: the process must not continue without its lock
@@ -127,6 +127,8 @@ class Lease:
                 connection.close()
                 return False
             _require_row(connection, self.holder)  # no successor can take the lease from here on
+            taken = "UPDATE truelog.lease SET taken_at = now() WHERE application = %s"  # it could not work meanwhile
+            connection.execute(taken, (self.holder.application,))
         except BaseException:
             connection.close()
             raise

@@ -6,7 +6,6 @@ Undeclared fields remain in the raw bytes. A missing optional field is NULL.
 """
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,6 +22,7 @@ from pydantic import Field as Declared
 from truelog.schema import declaration_files, derived, required
 from truelog.schema.derived import Derived
 from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
+from truelog.schema.loading import declaration_module
 from truelog.schema.quality import DEFAULTS, Quality
 from truelog.schema.required import Required
 from truelog.support import timestamps
@@ -253,7 +253,7 @@ def load_proposals(folder: Path = EVENTS) -> tuple[dict[str, EventType], dict[st
 
 def load_event(path: Path) -> EventType:
     """The event type that the file declares."""
-    module = _module(path)
+    module = declaration_module.load_once(path, path.parent.name, __name__)
     topic, quality = getattr(module, "TOPIC", None), getattr(module, "QUALITY", DEFAULTS)
     columns, rules = tuple(getattr(module, "DERIVED", ())), tuple(getattr(module, "REQUIRED", ()))
     models = [each for each in vars(module).values() if _is_event(each, module)]
@@ -268,28 +268,6 @@ def load_event(path: Path) -> EventType:
         return EventType(path.stem, models[0], topic, quality, columns, rules)
     except BadDeclaration as bad:
         raise BadDeclaration(f"{path}: {bad}") from None
-
-
-def _module(path: Path) -> ModuleType:
-    """Load the file as a module, or return the module of the same content, so that its class stays the same.
-
-    Python's own cache of compiled files would overlook a change within a second.
-    """
-    name = f"{path.parent.name}.{path.stem}"
-    known = sys.modules.get(name)
-    module = ModuleType(name)
-    module.__file__ = str(path)
-    content = declaration_files.content(path)
-    try:
-        if known is not None and (known.__file__, getattr(known, "CONTENT", None)) == (str(path), content):
-            return known
-        module.__dict__["CONTENT"] = content
-        sys.modules[name] = module
-        exec(compile(content, path, "exec"), module.__dict__)  # noqa: S102 — a declaration is a Python file
-    except (Exception, SystemExit) as error:
-        sys.modules.pop(name, None)
-        raise BadDeclaration(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-    return module
 
 
 def _is_event(value: object, module: ModuleType) -> bool:

@@ -1,4 +1,4 @@
-"""Lets an application outlive an outage of PostgreSQL, Kafka or S3: it plans again, for two minutes.
+"""Lets an application outlive an outage of PostgreSQL, Kafka or S3: it plans again, for five minutes.
 
 The application notices an unresponsive service while planning, or before that, while it starts. The failure of a query
 says less about its cause, so a failed query is planned again once. If it fails again before a batch has ended, the
@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 
 
 def outlast_outage(work: Callable[[], _Result], stop: threading.Event) -> _Result:
-    """Do what an application needs before it has a lease. If a service does not answer, try again for two minutes."""
+    """Do what an application needs before it has a lease. If a service does not answer, try again for five minutes."""
     deadline = time.monotonic() + RETAKE_SECONDS
     while True:
         try:

@@ -156,7 +156,7 @@ def show(connection: Connection, compiled: CompiledView) -> None:
     statements = [statement.as_string(connection) for statement in _definitions(connection, compiled)]
     digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
     changed = connection.execute(
-        "UPDATE truelog.view SET shown = %(shown)s, deployed_at = clock_timestamp() "
+        "UPDATE truelog.view SET shown = %(shown)s, deployed_at = clock_timestamp(), removed_at = NULL "
         "WHERE view = %(view)s AND version = %(version)s AND (shown IS DISTINCT FROM %(shown)s "
         "OR deployed_at IS NULL OR version <> (SELECT version FROM truelog.deployed WHERE view = %(view)s))",
         {"shown": digest, "view": compiled.name, "version": compiled.view.version},

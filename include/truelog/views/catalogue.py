@@ -5,10 +5,10 @@ A file that cannot be loaded or declares no `VIEW` causes an error, because a si
 """
 
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from truelog.schema import declaration_files
+from truelog.schema.loading import declaration_module
 from truelog.support.errors import BadDeclaration
 
 if TYPE_CHECKING:
@@ -38,12 +38,7 @@ def load_view(name: str, folder: Path = VIEWS) -> "View":
     path = folder / f"{name}.py"
     if name not in view_names(folder):
         raise BadDeclaration(f"There is no view {name!r}; the views are {', '.join(view_names(folder))}.")
-    content, module = declaration_files.content(path), ModuleType(f"truelog_views.{name}")
-    module.__file__ = str(path)
-    try:  # Python's own cache of compiled files would overlook a change within a second
-        exec(compile(content, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
-    except (Exception, SystemExit) as error:  # a file may raise anything when it is imported
-        raise BadDeclaration(f"{path.name} cannot be loaded: {type(error).__name__}: {error}") from error
+    module = declaration_module.load(path, "truelog_views", "truelog.views.view")
     view = getattr(module, "VIEW", None)
     if not isinstance(view, View):
         raise BadDeclaration(f"{path.name} declares no VIEW = View(…).")

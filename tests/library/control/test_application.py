@@ -65,6 +65,14 @@ CASES = {
         Diagnosis.HUNG,
     ),
     "5: the database's clock is ahead of ours": (replace(HEALTHY, batch_at=NOW + timedelta(seconds=5)), None),
+    "5: it has the whole time again after it has taken its lease again": (
+        replace(HEALTHY, batch_at=ago(140), taken_at=ago(120)),
+        None,
+    ),
+    "5: it has been silent since it took its lease again": (
+        replace(HEALTHY, batch_at=ago(260), taken_at=ago(121)),
+        Diagnosis.HUNG,
+    ),
     "6: it does not run the wanted code": (replace(HEALTHY, code_wanted="b"), Diagnosis.CHANGED),
     "6: it does not run the wanted code, and has made no batch": (
         replace(HEALTHY, code_wanted="b", batch_at=None, taken_at=ago(5)),

@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import LiteralString
 
 import psycopg
 import pytest
 
+from tests.builders.applications import took_lease
 from tests.deadline import deadline, until
 from tests.library.databases import neighbour
 from truelog.control import lease
@@ -106,6 +108,16 @@ def test_a_holder_that_loses_its_lock_takes_the_lease_again_and_ends_no_other_se
         assert session_pids(connection) == {other.info.backend_pid}
         lease.require_lease(other, held.holder)
         assert (held.holder.epoch, held.interruptions) == (before[0], 1)
+
+
+def test_a_holder_has_the_lease_from_the_moment_at_which_it_takes_it_again(connection: Connection, held: Lease) -> None:
+    """It could do nothing before, so it must not be taken for hung."""
+    took_lease(connection, NAME, ago=timedelta(hours=1))
+    connection.execute("SELECT pg_terminate_backend(%s)", (held.session[0],))
+    assert held.outlast(0, threading.Event())
+    age = connection.execute("SELECT now() - taken_at FROM truelog.lease WHERE application = %s", (NAME,)).fetchone()
+    assert age is not None
+    assert age[0] < timedelta(minutes=30)
 
 
 def test_the_old_session_is_ended_if_it_still_has_the_lock(connection: Connection, held: Lease) -> None:

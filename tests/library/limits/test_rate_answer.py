@@ -1,14 +1,19 @@
 """The answer about an address: what it reads from the views, by index, and what it says about them."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from tests.beds.lab import Lab
 from tests.builders.views import merged_to
+from tests.speed import record_speed
 from truelog.limits import rate_answer as rate_limit_answer
-from truelog.limits.rate import DEFAULT, Block, Policy, Requests, Usage
+from truelog.limits.rate import DEFAULT, Block, Policy, Requests, Usage, canonical_address
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support.errors import NotSetUp
@@ -119,6 +124,57 @@ def test_the_requests_of_an_address_are_read_by_index(deployed: Connection) -> N
     conditions = [line for line in lines if "Index Cond" in line and "ip = " in line]
     assert len(conditions) == 2, "one for each layer"
     assert all("pane >" in each and "pane <=" in each for each in conditions), lines
+
+
+CASES = {
+    "within the policy": ({"s30": 3}, (5, 60), None),
+    "over the policy": ({"s0": 1, "s30": 3, "s60": 2, "s70": 9}, (4, 60), None),
+    "the default": ({"s10": 60, "s3600": 40, "s3610": 9}, None, None),
+    "blocked until a time": ({"s30": 3}, (5, 60), Block(before(-20), "scraping")),
+    "blocked, and over the policy for longer": ({"s0": 7}, (5, 60), Block(before(-20))),
+    "blocked until a person ends it": ({}, (5, 60), Block(None, "scraping")),
+    "a block that has ended": ({"s30": 3}, (5, 60), Block(before(5), "scraping")),
+    "without requests": ({}, (1, 10), None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("of_all", [False, True])
+def test_the_function_in_sql_decides_alike(deployed: Connection, case: str, of_all: bool) -> None:
+    panes, policy, block = CASES[case]
+    requested(deployed, OTHER, **panes)
+    if policy and of_all:
+        limited(deployed, "all", policy)
+    if block or (policy and not of_all):
+        limited(deployed, OTHER, None if of_all else policy, block)
+    said = rate_limit_answer.answer(deployed, OTHER, AT)
+    columns = "allowed, why, reason, count, max_requests, window_seconds, resets_at"
+    query = f"SELECT {columns} FROM truelog.limit_check(%s, %s)".encode()
+    decided = said.decision
+    assert deployed.execute(query, ("2001:DB8:0:0::1", AT)).fetchone() == (
+        *(decided.allowed, decided.why, said.reason, decided.count),
+        *(decided.policy.max_requests, decided.policy.window_seconds, decided.resets_at),
+    )
+
+
+@given(address=st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.integers(0, 2**34).map(IPv6Address)))
+@example(address=IPv6Address("::ffff:192.0.2.1"))
+@example(address=IPv6Address("::1.2.3.4"))
+@example(address=IPv6Address("2001:db8:0:1:1:1:1:1"))
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_function_in_sql_writes_addresses_alike(connection: Connection, address: IPv4Address | IPv6Address) -> None:
+    found = connection.execute("SELECT truelog.canonical_address(%s)", (address.exploded,)).fetchone()
+    assert found == (canonical_address(str(address)),)
+
+
+def test_the_function_in_sql_is_fast(deployed: Connection) -> None:
+    requested(deployed, LIMITED, **{f"s{10 * pane}": 1 for pane in range(360)})
+    times = list[float]()
+    for _ in range(500):
+        began = time.perf_counter()
+        deployed.execute("SELECT allowed FROM truelog.limit_check(%s, %s)", (LIMITED, AT)).fetchall()
+        times.append(time.perf_counter() - began)
+    record_speed("limit check in SQL, 99th percentile", sorted(times)[494])
 
 
 def test_views_that_do_not_exist_yet_are_named(lab: Lab) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Table = Annotated[str, typer.Argument(help="The event type of the table.")]
 Name = Annotated[str, typer.Argument(metavar="EVENT", help="The event type.")]
 
+_REMOVED = "removed: no file declares it, and its last version stays in force"
+
 app = typer.Typer(help="The versions of the event types.", no_args_is_help=True)
 capture_app = typer.Typer(help="Captured tables: their state, and new snapshots.", no_args_is_help=True)
 
@@ -26,9 +28,10 @@ def list_events(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"events": [_summary(each) for each in histories.values()]})
         return
-    table = Sheet("event type", "version", "reading", "fields", box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Sheet("event type", "version", "reading", "fields", "", box=SIMPLE, padding=(0, 1, 0, 0))
     for each in histories.values():
-        table.add_row(each.name, str(each.version), str(each.reading), str(len(each.event_type().fields)))
+        state = _REMOVED if _is_removed(each.name) else ""
+        table.add_row(each.name, str(each.version), str(each.reading), str(len(each.event_type().fields)), state)
     table.show()
 
 
@@ -53,6 +56,8 @@ def show(event: Name, as_json: AsJson = False) -> None:
         described = {"key": history.settings["topic"]["key"], "json_schema": history.event_type().json_schema}
         print_json(_summary(history) | described | {"versions": versions})
         return
+    if _is_removed(event):
+        say(_REMOVED)
     say(f"events with the same {history.settings['topic']['key'] or 'partition'} are in order")
     for each in versions:
         cut = ", ".join(f"{p}:{o}" for p, o in each["first_offsets"].items()) or "the first offset of each partition"
@@ -93,12 +98,19 @@ def _histories() -> dict[str, Any]:
         return event_registry.histories(connection)
 
 
+def _is_removed(event: str) -> bool:
+    from truelog.schema.event import event_names
+
+    return event not in event_names(Settings().events_folder)
+
+
 def _summary(history: Any) -> dict[str, Any]:
     return {
         "event": history.name,
         "version": history.version,
         "reading": history.reading,
         "topic_id": history.topic_id,
+        "removed": _is_removed(history.name),
     }
 
 

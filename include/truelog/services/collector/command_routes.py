@@ -76,6 +76,8 @@ class CommandRoutes:
     async def post(self, request: Request) -> Response:
         """1. Read the body. 2. Validate it. 3. Decide. 4. Wait until the events are in the log. 5. Answer."""
         name = request.path_params["name"]
+        if name in self._catalogue.refused:
+            raise RequestRefused(503, f"the command {name} is refused: {self._catalogue.refused[name]}")
         if name not in self._catalogue.commands:
             known = ", ".join(self._catalogue.commands)
             raise RequestRefused(404, f"there is no command {name}; the commands are {known}")

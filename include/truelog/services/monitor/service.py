@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from truelog.alerts import scheduler as alert_scheduler
-from truelog.control import event_files
+from truelog.control import event_files, removed_views
 from truelog.limits import analysts
 from truelog.log import topics
 from truelog.reports import metrics
@@ -37,6 +37,7 @@ from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.support.settings import Settings
 
 _FILES_SECONDS = 2.0  # interval at which the event files are compared with the registry
+_VIEWS_SECONDS = 5.0  # interval at which views without a file are looked for
 _STOP_SECONDS = 1.0  # an unfinished poll may be lost
 
 log = logging.getLogger(__name__)
@@ -45,11 +46,13 @@ log = logging.getLogger(__name__)
 def duties(settings: Settings, broker: AdminClient, polls: LagPolls) -> list[Background]:
     """What the monitor does by itself. Each duty has threads of its own, so that none waits for another."""
     files = partial(register_event_files, settings, broker)
+    views = partial(settle_removed_views, settings)
     sessions = partial(analysts.end_long_transactions, settings)
     return [
         *polls.threads(),
         *alert_scheduler.watcher_threads(settings),
         Background("event files", files, _FILES_SECONDS),
+        Background("removed views", views, _VIEWS_SECONDS),
         Background("analysts", sessions, analysts.INTERVAL_SECONDS),
     ]
 
@@ -88,6 +91,14 @@ def register_event_files(settings: Settings, broker: AdminClient) -> None:
         log.warning("The event files were not registered: %s", error)
     except Exception:  # a defect must not stop the watch
         log.exception("The event files were not registered")
+
+
+def settle_removed_views(settings: Settings) -> None:
+    """Let views leave whose files are gone. If the database is down, the next attempt follows soon."""
+    try:
+        removed_views.settle(settings)
+    except (TruelogError, psycopg.Error, OSError) as error:
+        log.warning("Removed views were not looked for: %s", error)
 
 
 def main() -> None:

@@ -108,6 +108,7 @@ CREATE TABLE truelog.view (
     repairs bigint NOT NULL DEFAULT 0,  -- a merge that has read rows before a repair is refused
     shown text,  -- hash of the statements that define the relations that readers see
     deployed_at timestamptz,  -- when an application last began to run this version
+    removed_at timestamptz,  -- when the view's file was found to be gone
     PRIMARY KEY (view, version)
 );
 COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';

@@ -1,7 +1,7 @@
 -- The SQL views of the kernel's tables.
 
 CREATE OR REPLACE VIEW truelog.deployed AS
-SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only FROM truelog.view
+SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only, removed_at FROM truelog.view
 ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
 COMMENT ON VIEW truelog.deployed IS 'The version of each view that its application runs, or that was built, which readers see. It may be older than the newest version';
 
@@ -92,6 +92,7 @@ LEFT JOIN truelog.batch_refusal f ON f.view = d.view
 CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL AND NOT d.batch_only THEN 'stream' ELSE 'batch' END AS layer) served
 CROSS JOIN LATERAL (SELECT CASE WHEN served.layer = 'stream' THEN truelog.complete_until(d.view, d.version, d.reads) ELSE b.as_of END AS as_of) at
 CROSS JOIN LATERAL (SELECT CASE
+    WHEN d.removed_at IS NOT NULL THEN format('removed: its file is gone since %s UTC', to_char(d.removed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
     WHEN q.reconciliation IS NOT NULL THEN format('rows of the %s differ from the rebuild (reconciliation %s)',
         CASE WHEN d.batch_only THEN 'batch layer' ELSE 'stream' END, q.reconciliation)
     WHEN d.batch_only AND b.view IS NULL THEN 'batch-only and not built yet'
@@ -109,6 +110,48 @@ SELECT view, version, CASE WHEN b.view IS NULL THEN t.clock ELSE a.clock END AS 
 FROM truelog.view v LEFT JOIN truelog.merge_tally t USING (view, version)
 LEFT JOIN truelog.batch_layer b USING (view, version) LEFT JOIN truelog.batch_answer a USING (view, version);
 COMMENT ON VIEW truelog.clock IS 'The log''s clock at the positions of the rows that readers see; NULL if the view does not depend on it';
+
+-- The canonical form of an IP address, as `truelog.limits.rate.canonical_address` writes it. PostgreSQL writes the last part
+-- of some IPv6 addresses as an IPv4 address, and keeps an IPv4 address that is written as an IPv6 address.
+CREATE OR REPLACE FUNCTION truelog.canonical_address(address text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN a << '::ffff:0:0/96' THEN host('0.0.0.0'::inet + (a - '::ffff:0:0'::inet))
+        WHEN a << '::/96' AND a - '::'::inet > 65535
+            THEN format('::%s:%s', to_hex((a - '::'::inet) >> 16), to_hex((a - '::'::inet) & 65535))
+        ELSE host(a) END
+    FROM (SELECT host(address::inet)::inet AS a) AS given
+$$;
+
+-- Whether an address may make another request, by the rules of `truelog.limits.rate` (docs/rate-limits.md). The body is a text,
+-- because the streams create the two views later.
+CREATE OR REPLACE FUNCTION truelog.limit_check(
+    address text, at timestamptz DEFAULT now(), OUT allowed boolean, OUT why text, OUT reason text, OUT count bigint,
+    OUT max_requests bigint, OUT window_seconds bigint, OUT resets_at timestamptz
+) LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    asked text := truelog.canonical_address(address);
+    in_window interval;
+    blocked boolean;
+    blocked_until timestamptz;
+BEGIN
+    SELECT p.max_requests, p.window_seconds INTO max_requests, window_seconds FROM views.rate_limits p
+    WHERE p.address IN (asked, 'all') AND p.max_requests IS NOT NULL ORDER BY p.address = asked DESC LIMIT 1;
+    max_requests := coalesce(max_requests, 100);
+    window_seconds := coalesce(window_seconds, 3600);
+    in_window := make_interval(secs => window_seconds + 10);
+    SELECT b.blocked_until IS NULL OR at < b.blocked_until, b.blocked_until, b.reason INTO blocked, blocked_until, reason
+    FROM views.rate_limits b WHERE b.address = asked AND b.blocked_at IS NOT NULL;
+    SELECT coalesce(sum(p.requests), 0), coalesce(max(p.pane) FILTER (WHERE p.newer >= limit_check.max_requests) + in_window, at)
+    INTO count, resets_at FROM (
+        SELECT r.pane, r.requests, sum(r.requests) OVER (ORDER BY r.pane DESC) AS newer
+        FROM views.request_rates r WHERE r.ip = asked AND r.pane > at - in_window AND r.pane <= at
+    ) p;
+    allowed := NOT coalesce(blocked, false) AND count < max_requests;
+    why := CASE WHEN blocked THEN 'block' ELSE 'policy' END;
+    IF blocked THEN resets_at := CASE WHEN blocked_until IS NOT NULL THEN greatest(blocked_until, resets_at) END; END IF;
+END
+$$;
+COMMENT ON FUNCTION truelog.limit_check IS 'Whether an address may make another request, and why. The answer is advisory: it is as old as the views';
 
 -- Notes what a statement changed in a followed table (`truelog.tables.output.changes`). The argument is the table of notes.
 CREATE OR REPLACE FUNCTION truelog.note_changes() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,0 +1,2 @@
+-- When the file of a view was found to be gone.
+ALTER TABLE truelog.view ADD COLUMN removed_at timestamptz;
