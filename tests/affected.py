@@ -40,6 +40,7 @@ LOADS = {
     "include/truelog/measures/registry.py": ("include/truelog/measures/*.sql",),
     "include/truelog/storage/migration.py": ("include/truelog/storage/sql/",),
     "tests/laws/test_golden_certificates.py": ("tests/laws/golden/", "tests/laws/fingerprints.json"),
+    "tests/library/patterns/test_rule_shipped.py": ("include/rules/",),
     "tests/laws/test_golden_digest.py": ("tests/laws/golden/",),
     "tests/library/runtime/test_runtime_compose.py": ("tests/library/runtime/compose_spec/",),
     "tests/library/runtime/test_made_files.py": (".devcontainer/", "docs/monitoring/prometheus.yml"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from truelog.measures.quantiles import Quantiles as Quantiles
     from truelog.measures.sum import Sum as Sum
     from truelog.measures.value import Value as Value
+    from truelog.patterns.catalogue import EventSource as EventSource
     from truelog.schema.change import Change as Change
     from truelog.schema.derived import Derived as Derived
     from truelog.schema.event import Event as Event
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from truelog.views.join import Totals as Totals
     from truelog.views.lateness import EventWindow as EventWindow
     from truelog.views.lateness import lateness as lateness
+    from truelog.views.patterns import Patterns as Patterns
     from truelog.views.steps import Steps as Steps
     from truelog.views.view import View as View
 
@@ -41,6 +43,7 @@ __version__ = "0.2.0"
 
 _HOMES = _measures.homes() | {
     "Change": "truelog.schema.change",
+    "EventSource": "truelog.patterns.catalogue",
     "Derived": "truelog.schema.derived",
     "Event": "truelog.schema.event",
     "Topic": "truelog.schema.event",
@@ -52,6 +55,7 @@ _HOMES = _measures.homes() | {
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
     "latest": "truelog.measures.latest",
+    "Patterns": "truelog.views.patterns",
     "Steps": "truelog.views.steps",
     **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
 }

@@ -74,7 +74,7 @@ class Archived:
     lab: Lab
     compiled: CompiledView
     ends: dict[str, dict[int, int]]
-    ids: dict[str, str] = field(default_factory=lambda: {"click": uuid.uuid4().hex, "ticks": uuid.uuid4().hex})
+    ids: dict[str, str]
 
     appended: int = 3 * 3600  # when the broker appends the next records, in seconds
     raw: list[pa.RecordBatch] = field(default_factory=list)  # the records as Kafka returns them
@@ -115,6 +115,10 @@ class Archived:
                 batch = self._batch("click", partition, values)
                 batches.append(_appended_at(batch, [3 * 3600 + c.second for c in some]))
         self._archive("click", batches)
+
+    def record(self, topic: str, values: Sequence[dict[str, str]], partition: int = 0) -> None:
+        """Archive events of a topic other than `click`."""
+        self._archive(topic, [self._batch(topic, partition, values)])
 
     def tick(self, second: int, ends: str | None = None) -> None:
         """Archive a tick. With other `ends` than a tick has, the record is not a tick."""
@@ -206,9 +210,13 @@ def drop_archive(catalog: Catalog, topic: str) -> None:
 
 
 def new_archive(lab: Lab, settings: Settings, view: View = PER_URL, partitions: int = 2) -> Archived:
-    """An empty archive, which replaces that of an earlier test, and a view of its clicks in these partitions."""
+    """An empty archive, which replaces that of an earlier test, and a view of its clicks in these partitions.
+
+    If the view reads further topics, each of them has one partition.
+    """
     compiled = lab.compiled_once(f"v{uuid.uuid4().hex[:8]}", view)
-    archive = Archived(lab, compiled, {"click": dict.fromkeys(range(partitions), 0), "ticks": {0: 0}})
+    begins = {topic: {0: 0} for topic in (*view.reads, "ticks")} | {"click": dict.fromkeys(range(partitions), 0)}
+    archive = Archived(lab, compiled, begins, {topic: uuid.uuid4().hex for topic in begins})
     with open_catalog(settings) as catalog:
         for topic, ends in archive.ends.items():
             drop_archive(catalog, topic)

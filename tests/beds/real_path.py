@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 from tests.beds.archived import drop_archive
 from tests.beds.lab import Lab
 from tests.builders.log import forget_exclusions, forget_ticks
-from tests.laws.events import START, Record
+from tests.laws.events import START, Record, rule_of_case
 from tests.laws.with_case import with_case
 from truelog.archive import log_day
 from truelog.archive.commit import Append, commit
@@ -126,7 +126,7 @@ def _of_case(number: int, value: bytes | None) -> bytes | None:
     """The record with ids that no other case has, because a partition has the records of all cases."""
     for name in (b"event_id", b"search_id"):
         value = value and value.replace(b'"%s": "' % name, b'"%s": "%d.' % (name, number))
-    return value
+    return rule_of_case(number, value)
 
 
 @dataclass

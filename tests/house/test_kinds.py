@@ -11,8 +11,10 @@ from pathlib import Path
 from tests.house.layers import LIBRARY, ORDER
 from tests.house.tree import PROJECT, imports, modules, plant
 
-KINDS = ("truelog.tables.dedupe.", "truelog.tables.fold.", "truelog.tables.join.")
-DECLARATIONS = ("truelog.views.group.", "truelog.views.join.", "truelog.views.steps.")
+KINDS = ("truelog.tables.dedupe.", "truelog.tables.fold.", "truelog.tables.join.", "truelog.tables.patterns.")
+DECLARATIONS = ("truelog.views.group.", "truelog.views.join.", "truelog.views.patterns.", "truelog.views.steps.")
+# A package about one kind names this kind.
+ABOUT = {"rules": ("truelog.tables.patterns.", "truelog.views.patterns.")}
 QUESTIONS = {"dedupe", "horizon", "derivation"}
 
 
@@ -23,7 +25,8 @@ def named_kinds(root: Path) -> Counter[str]:
         package
         for name, tree in modules(root, f"{LIBRARY}/*/*.py")
         if (package := Path(name).parts[2]) in above
-        for _ in _named(tree)
+        for each in _named(tree)
+        if not each.startswith(ABOUT.get(package, ()))
     )
 
 

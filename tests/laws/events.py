@@ -154,6 +154,17 @@ class Record:
     second: int = 0
 
 
+def rule_of_case(number: int, value: bytes | None) -> bytes | None:
+    """The record of a rule with a name that no other case has, because a rule judges the events of all cases.
+
+    The name is also in the definition, which is JSON in JSON.
+    """
+    for quote in (b'"', rb"\""):
+        field = b"%brule%b: %b" % (quote, quote, quote)
+        value = value and value.replace(field, b"%bc%d_" % (field, number))
+    return value
+
+
 def hostile(event_type: EventType) -> Draw:
     """A record that a hostile or broken producer sends: bytes without an event, or an event with a hostile field."""
     good = event(event_type)

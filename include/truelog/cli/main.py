@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from truelog import __version__
-from truelog.cli import commanding
+from truelog.cli import commanding, patterning
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -55,6 +55,7 @@ GROUPS = {
     "events": eventing.app,
     "limit": limiting.app,
     "output": lagging.output_app,
+    "patterns": patterning.app,
 }
 
 app = typer.Typer(

@@ -75,30 +75,36 @@ def open_past(context: BatchContext, compiled: CompiledView, at: datetime) -> It
         table.require_same_code(connection, compiled)
         rebuilder = Rebuilder(context, connection, compiled)
         rebuilder.require_reading()
-        tick, positions = _positions_at(rebuilder, at)
+        tick, positions = positions_at(rebuilder, at)
         _rebuild(rebuilder, positions)
         partials, cost = _cost(rebuilder, positions)
         yield PastView(compiled, tick.time, positions, partials, cost, time.monotonic() - began, connection)
 
 
-def _positions_at(rebuilder: Rebuilder, at: datetime) -> tuple[clock.Tick, Positions]:
-    """The last tick that is not later than `at`, and the view's positions there."""
+def positions_at(rebuilder: Rebuilder, at: datetime | None) -> tuple[clock.Tick, Positions]:
+    """The last archived tick that is not later than `at`, and the view's positions there; the last tick if None.
+
+    Raises:
+        BadInput: the time is before the first tick.
+        ArchiveBehind: the archive has not reached the time yet.
+    """
     reads, settings = rebuilder.compiled.view.reads, rebuilder.context.settings
     archived = archived_positions(settings, (*reads, clock.TOPIC))
     archived.require_same_topics(merge.positions(rebuilder.connection, rebuilder.compiled))
     end, read = archived.at(clock.TOPIC, 0), rebuilder.source.ticks(archived)
-    later = clock.first_later(read, end, at)
+    later = end if at is None else clock.first_later(read, end, at)
     tick = clock.last_before(read, end if later is None else later)
     if later is None:
         known = f"knows the log up to {timestamps.to_text(tick.time)}" if tick else "has no tick yet"
         raise ArchiveBehind(f"the archive {known}. Choose an earlier time, or repeat the query in a minute.")
     if tick is None:
-        raise BadInput(f"the log's clock begins after {timestamps.to_text(at)}. Choose a later time.")
+        begins = f"begins after {timestamps.to_text(at)}. Choose a later time" if at else "has not begun yet"
+        raise BadInput(f"the log's clock {begins}.")
     ends = tick.ends.only(reads).offsets
     positions = Positions({**ends, clock.TOPIC: {0: tick.offset + 1}}, archived.ids)
     if behind := sum(each.end - each.start for each in archived.ranges_to(positions)):
         raise ArchiveBehind(
-            f"the archive lacks {behind} records that were in the log at {timestamps.to_text(at)}. "
+            f"the archive lacks {behind} records that were in the log at {timestamps.to_text(at or tick.time)}. "
             f"Choose an earlier time, or repeat the query in a minute."
         )
     return tick, positions

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, IntegerType, StringType, StructType
 
 from truelog.measures.columns import ColumnTypes, sql_type
@@ -18,15 +19,18 @@ from truelog.tables.fingerprint import (
     find_referenced,
     fingerprint,
     joined_fingerprint,
+    patterns_fingerprint,
 )
 from truelog.tables.fold.compile import compile_fold
 from truelog.tables.join.compile import Joined, matched, text_bytes, type_of
+from truelog.tables.patterns.compiled import ROWS, compile_matching
 from truelog.tables.plan import empty_frame
 from truelog.tables.side_tables import relation_names, side_tables
 from truelog.tables.table import STATUS, Table
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Match
 from truelog.views.lateness import CORRECTIONS
+from truelog.views.patterns import LANGUAGE, RULES, Patterns
 from truelog.views.placeholders import unknown
 from truelog.views.view import View
 
@@ -45,7 +49,9 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
             measures; or a table column would have two sources.
     """
     sides = _compile_sides(spark, name, view, schemas)
-    if isinstance(view, Group):
+    if isinstance(view, Patterns):
+        own = _compile_matches(name, view, sides)
+    elif isinstance(view, Group):
         own = _compile_folded(spark, name, view, view, sides)
     elif isinstance(view, Join):
         own = replace(_compile_counts(name, view, view.counts, sides), text_bytes=text_bytes(view))
@@ -119,6 +125,14 @@ def _compile_folded(spark: SparkSession, name: str, group: Group, table: View, s
         )
     _require_unique_columns(compiled)
     return compiled
+
+
+def _compile_matches(name: str, view: Patterns, sides: Sequence[Table]) -> Table:
+    """The table of a view of patterns, whose rows follow from its inputs and its rules."""
+    [inputs], [rules] = ([each for each in sides if each.side == side] for side in (INPUTS, RULES))
+    dtypes = {each.name: each.dataType for each in from_arrow_schema(ROWS)}
+    made_by = patterns_fingerprint(view, LANGUAGE)
+    return Table(name, view, dtypes, made_by, scans=0, derivation=compile_matching(view, inputs, rules))
 
 
 def _texts(table: Table) -> int:

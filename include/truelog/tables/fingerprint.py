@@ -24,6 +24,7 @@ from truelog.tables import plan
 from truelog.tables.plan import empty_frame
 from truelog.views.group import Group
 from truelog.views.join import Match
+from truelog.views.patterns import Patterns
 from truelog.views.view import View
 
 # Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
@@ -65,6 +66,13 @@ def fold_fingerprint(group: Group, rows: DataFrame) -> str:
 def steps_fingerprint(table: View, group: Group, every: int, declared: DataFrame) -> str:
     """The fingerprint of a table that follows from steps, given a frame that declares them."""
     parts = [*_plan(declared), *_declared(table), repr((group.by, group.most, every)), f"meaning {MEANING}"]
+    return f"{_FORMULA}:{_hash(parts)}"
+
+
+def patterns_fingerprint(view: Patterns, language: int) -> str:
+    """The fingerprint of the table of matches. `language` is the number of the language of rules."""
+    sources = {topic: (dict(each.entities), dict(each.columns)) for topic, each in view.sources.items()}
+    parts = [*_declared(view), repr((sources, view.most)), f"language {language}", f"meaning {MEANING}"]
     return f"{_FORMULA}:{_hash(parts)}"
 
 

@@ -20,12 +20,13 @@ from truelog.tables.dedupe.kind import Seen
 from truelog.tables.fold.kind import Fold
 from truelog.tables.join.kind import Join
 from truelog.tables.kind import Kind
+from truelog.tables.patterns.kind import Patterns
 from truelog.tables.stage import StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 
-KINDS = (Seen(), Fold(), Join(), Kind())  # the first that a table is of is its kind
+KINDS = (Seen(), Patterns(), Fold(), Join(), Kind())  # the first that a table is of is its kind
 
 _T = TypeVar("_T")
 

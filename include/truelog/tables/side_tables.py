@@ -21,6 +21,7 @@ from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Totals, counted
 from truelog.views.lateness import is_late
+from truelog.views.patterns import RULES, Patterns
 from truelog.views.steps import NUMBER, Steps
 from truelog.views.view import View
 
@@ -32,7 +33,9 @@ def side_tables(view: View) -> Mapping[str, View]:
         BadDeclaration: a side of a Join has the name of another side table.
     """
     sides: dict[str, View] = {}
-    if isinstance(view, Group):
+    if isinstance(view, Patterns):
+        sides = {INPUTS: view.inputs_table(_inputs(view)), RULES: view.rules_table()}
+    elif isinstance(view, Group):
         sides = {INPUTS: _inputs(view)}
         if isinstance(view.fold, Steps):
             sides[CHECKPOINTS] = _checkpoints(view)

@@ -54,8 +54,7 @@ class Group(View):
         super().__post_init__()
         if self.key[: len(self.by)] != self.by:
             raise BadDeclaration(f"the key {self.key} does not begin with {self.by}, the columns of a group")
-        if self.window is not None or (self.reads_clock and self.keep is None):
-            raise BadDeclaration("a Group has no `window` and no clock: its rows depend on its inputs alone")
+        self._require_no_clock()
         if taken := {*COORDINATES} & {*self.by, *self.inputs}:
             raise BadDeclaration(f"an input already has the column {', '.join(sorted(taken))}; rename the column")
         if isinstance(self.fold, Steps):
@@ -86,6 +85,10 @@ class Group(View):
             "inputs of all days and folds all groups: its cost grows with all inputs, not with the days of the "
             "backfill."
         )
+
+    def _require_no_clock(self) -> None:
+        if self.window is not None or (self.reads_clock and self.keep is None):
+            raise BadDeclaration("a Group has no `window` and no clock: its rows depend on its inputs alone")
 
     def _require_one_state(self, steps: Steps) -> None:
         if self.key != self.by:

@@ -5,6 +5,7 @@ group's first staged input. Only the inputs after the seed are loaded then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from psycopg import sql
 from pyspark.sql import DataFrame
@@ -32,12 +33,17 @@ _Types = Mapping[str, DataType]
 GroupText = tuple[str, ...]  # the columns of a group as texts: PostgreSQL has times that Python has not
 
 
-def load_touched(plans: BatchPlans, compiled: CompiledView, staged: StagedRows) -> Callable[[], DataFrame]:
-    """The staged inputs and the other inputs of their groups, at most one too many; with seeds, if there are any."""
+def load_touched(
+    plans: BatchPlans, compiled: CompiledView, staged: StagedRows, further: sql.Composed | None = None
+) -> Callable[[], DataFrame]:
+    """The staged inputs and the other inputs of their groups, at most one too many; with seeds, if there are any.
+
+    `further` is the query of further groups, whose inputs one task loads.
+    """
     seed = _seed_types(compiled)
     types = _input_types(compiled) | {f"{_OF_SEED}{name}": dtype for name, dtype in seed.items()}
-    query = _inputs_after_seeds if seed else _all_inputs
-    shares = plans.tasks(staged.rows, _INPUTS_PER_TASK)
+    query = _inputs_after_seeds if seed else partial(_all_inputs, further=further)
+    shares = 1 if further is not None else plans.tasks(staged.rows, _INPUTS_PER_TASK)
     queries = [query(compiled, _share(compiled, staged, number, shares)) for number in range(shares)]
     loaded = _load(plans, queries, types)
     return (lambda: _with_seeds(loaded(), seed)) if seed else loaded
@@ -108,13 +114,14 @@ def _share(compiled: CompiledView, staged: StagedRows, number: int, shares: int)
     )
 
 
-def _all_inputs(compiled: CompiledView, staged: sql.Composed) -> sql.Composed:
+def _all_inputs(compiled: CompiledView, staged: sql.Composed, further: sql.Composed | None = None) -> sql.Composed:
     return sql.SQL(
-        "WITH staged AS MATERIALIZED ({staged}), touched AS MATERIALIZED (SELECT DISTINCT {by} FROM staged) "
+        "WITH staged AS MATERIALIZED ({staged}), touched AS MATERIALIZED (SELECT {by} FROM staged UNION {further}) "
         "SELECT {columns} FROM touched AS g CROSS JOIN LATERAL ("
         "SELECT * FROM {state} AS t WHERE {same} LIMIT {enough}) AS t UNION ALL SELECT {columns} FROM staged AS t"
     ).format(
         staged=staged,
+        further=sql.SQL("SELECT {} FROM staged").format(names(group_of(compiled).by)) if further is None else further,
         by=names(group_of(compiled).by),
         columns=_columns(_input_types(compiled)),
         state=state(inputs_of(compiled)),

@@ -31,10 +31,10 @@ class Fold(Kind):
         return isinstance(table.derivation, folding.Fold)
 
     def repair_following(self, repair: Repair) -> int:
-        return repair_groups(repair)
+        return repair_groups(repair, lambda: repair.compiled)
 
     def trace(self, tracing: Tracing) -> Trace:
-        return trace_group(tracing)
+        return trace_group(tracing, tracing.compiled.own)
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Let the executors load inputs and checkpoints."""

@@ -30,11 +30,16 @@ from truelog.views.group import INPUTS
 from truelog.views.steps import NUMBER
 
 
-def stage_touched(plans: BatchPlans, compiled: CompiledView, staged: StagedRows) -> StagedRows:
-    """Stage what follows for the groups to which the staged inputs belong, if these inputs are added."""
-    if not staged.attempts:
+def stage_touched(
+    plans: BatchPlans, compiled: CompiledView, staged: StagedRows, further: sql.Composed | None = None
+) -> StagedRows:
+    """Stage what follows for the groups to which the staged inputs belong, if these inputs are added.
+
+    `further` is the query of further groups to fold.
+    """
+    if not staged.attempts and further is None:
         return NO_ROWS
-    return _stage_folded(compiled, plans, loaded_inputs.load_touched(plans, compiled, staged))
+    return _stage_folded(compiled, plans, loaded_inputs.load_touched(plans, compiled, staged, further))
 
 
 def stage_groups(plans: BatchPlans, compiled: CompiledView, groups: Sequence[GroupText]) -> StagedRows:

@@ -1,8 +1,11 @@
 """Repairs a Group: folds the groups again that have a difference in any table, and replaces their rows."""
 
+from collections.abc import Callable
+
 from psycopg import sql
 
 from truelog.tables import stage
+from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold import merge
 from truelog.tables.fold.compiled import folded_tables, inputs_of
 from truelog.tables.fold.inputs import GroupText, as_text
@@ -10,8 +13,11 @@ from truelog.tables.kind import Repair
 from truelog.tables.staging.batch_plans import BatchPlans
 
 
-def repair_groups(repair: Repair) -> int:
-    """Fold the differing groups from their repaired inputs. Return how many rows changed."""
+def repair_groups(repair: Repair, known: Callable[[], CompiledView]) -> int:
+    """Fold the differing groups from their repaired inputs. Return how many rows changed.
+
+    `known` returns the view with its fold. It is called when the repair holds the lock.
+    """
     connection, compiled = repair.connection, repair.compiled
     tables = folded_tables(compiled)
     by = as_text(compiled)
@@ -23,7 +29,7 @@ def repair_groups(repair: Repair) -> int:
         return 0
     stage.hold(connection, compiled)
     with repair.locked():
-        staged = merge.stage_groups(BatchPlans(repair.spark, repair.settings), compiled, found)
+        staged = merge.stage_groups(BatchPlans(repair.spark, repair.settings), known(), found)
         for table in tables:
             repair.record_before(table)
         merge.delete_groups(connection, compiled, found)

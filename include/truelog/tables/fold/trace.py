@@ -7,13 +7,14 @@ from pyspark.sql import functions as F
 
 from truelog.tables.fold.compiled import fold_of, group_of
 from truelog.tables.row_filter import with_keys
+from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import STEP, EventSteps, contributions
 from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
 
 
-def trace_group(tracing: Tracing) -> Trace:
-    """The trace of the rows of a group, or of one of them."""
-    own, of_group = tracing.compiled.own, with_keys(tracing.key.select(*group_of(tracing.compiled).by))
+def trace_group(tracing: Tracing, own: Table) -> Trace:
+    """The trace of the rows of a group, or of one of them. `own` is the view's own table, with its fold."""
+    of_group = with_keys(tracing.key.select(*group_of(tracing.compiled).by))
     fold, inputs = fold_of(own), fold_of(own).inputs
     added = tracing.cached(contributions(inputs, tracing.transformed_rows(inputs), of_group))
 

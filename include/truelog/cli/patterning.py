@@ -1,0 +1,179 @@
+"""`truelog patterns`: rules that describe sequences of events, and what they have found."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE
+
+from truelog.cli.output import AsJson, Exit, Sheet, print_json, progress, say
+from truelog.cli.times import past_time
+from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    from truelog.rules.backtest import Backtest
+    from truelog.rules.rulebook import KnownRule
+    from truelog.rules.sending import Sent
+
+VIEW = "matches"
+_FIRST_DAYS = 7
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A rule as text or as JSON: see `docs/patterns.md`.")]
+Rule = Annotated[str, typer.Argument(metavar="RULE", help="The name of the rule.")]
+Begin = Annotated[
+    str | None, typer.Option("--from", metavar="TIME", help="From when, by the log's clock: 2h for two hours ago.")
+]
+End = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Until when. By default, the end of the archive.")
+]
+Samples = Annotated[int, typer.Option(min=0, max=1_000, help="How many matches to show with their events.")]
+Latest = Annotated[int, typer.Option("--matches", min=0, max=1_000, help="How many matches to show.")]
+
+app = typer.Typer(help="Rules that describe sequences of events, and what they have found.", no_args_is_help=True)
+
+
+@app.command()
+def add(file: File, as_json: AsJson = False) -> None:
+    """Add a rule, or change the rule of the same name. It judges the events that come from now on.
+
+    A rule that is not valid is refused, and the message names the place. The exit code is 1 if the rule is in force
+    already.
+    """
+    from truelog.rules import matches, sending
+
+    settings = Settings()
+    text = _read(file)
+    _tell(sending.send(settings, sending.SET, matches.load(settings, VIEW).sources, definition=text), "added", as_json)
+
+
+@app.command()
+def retire(rule: Rule, as_json: AsJson = False) -> None:
+    """Retire a rule. It judges no later events, and its matches stay. The exit code is 1 if it is not in force."""
+    from truelog.rules import matches, sending
+
+    settings = Settings()
+    _tell(sending.send(settings, sending.RETIRE, matches.load(settings, VIEW).sources, rule=rule), "retired", as_json)
+
+
+@app.command("list")
+def list_rules(as_json: AsJson = False) -> None:
+    """List the versions of rules that the stream has read, with the number of their matches."""
+    from truelog.rules import matches, rulebook
+    from truelog.storage import db_snapshot
+
+    settings = Settings()
+    view = matches.load(settings, VIEW)
+    with db_snapshot.read_snapshot(settings) as connection:
+        known = rulebook.read_rules(connection, VIEW, view)
+        oversized = rulebook.count_oversized(connection, VIEW, view)
+    if as_json:
+        print_json({"rules": [each.as_dict() for each in known], "oversized_entities": oversized})
+        return
+    table = Sheet("rule", "version", "by", "in force", "rows by outcome", box=SIMPLE, padding=(0, 1, 0, 0))
+    for each in known:
+        table.add_row(each.rule, str(each.version), each.by, _in_force(each), _counts(each.outcomes))
+    table.show()
+    if oversized:
+        say(f"{oversized} entities have more than {view.most:,} events and are not searched")
+
+
+@app.command()
+def show(rule: Rule, latest: Latest = 10, as_json: AsJson = False) -> None:
+    """Show the versions of a rule, and its latest matches."""
+    from truelog.rules import matches, rulebook
+    from truelog.storage import db_snapshot
+
+    settings = Settings()
+    view = matches.load(settings, VIEW)
+    with db_snapshot.read_snapshot(settings) as connection:
+        versions = rulebook.of_rule(rulebook.read_rules(connection, VIEW, view), rule)
+        found = rulebook.latest_matches(connection, VIEW, view, rule, latest)
+    if as_json:
+        print_json({"rule": rule, "versions": [each.as_dict() for each in versions], "matches": found})
+        return
+    say(versions[-1].text.rstrip())
+    for each in versions:
+        say(f"version {each.version}  {_in_force(each)}  {_counts(each.outcomes)}")
+    for row in found:
+        say(f"{row['last_time']}  {row['entity_id']}  {row['outcome']}  {_pairs(row['shown'] or {})}")
+
+
+@app.command()
+def backtest(file: File, begin: Begin = None, end: End = None, samples: Samples = 5, as_json: AsJson = False) -> None:
+    """Show what a rule would have found in the archive: matches by day, some of them with their events, and the cost.
+
+    Without --from, the last seven days are searched.
+    """
+    from truelog.batch.batch_context import open_view
+    from truelog.patterns import files
+    from truelog.rules import matches
+    from truelog.rules.backtest import Asked
+    from truelog.rules.backtest import backtest as search
+
+    settings = Settings()
+    declared = files.read(_read(file), matches.load(settings, VIEW).sources)
+    since = past_time(begin) if begin else datetime.now(UTC) - timedelta(days=_FIRST_DAYS)
+    asked = Asked(declared, since, past_time(end) if end else None, samples)
+    with (
+        open_view(settings, "truelog patterns", VIEW) as (context, compiled),
+        progress(f"searching for {declared.rule}", 1) as done,
+    ):
+        found = search(context, compiled, asked, lambda ended, tasks: done(ended / max(tasks, 1)))
+        done(1)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        _show_backtest(found)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file}: {error}") from error
+
+
+def _tell(sent: "Sent", done: str, as_json: bool) -> None:
+    if as_json:
+        print_json(sent.as_dict())
+    elif sent.refused:
+        say(sent.refused)
+    elif sent.in_log:
+        say(f"{sent.rule} is {done}: the change is in the log, and applies when the stream has read it")
+    else:
+        say(f"{sent.rule} is {done}: the service `commands` has not published the change yet, see `truelog status`")
+    raise typer.Exit(Exit.DIFFERENT if sent.refused else Exit.FINE)
+
+
+def _in_force(known: "KnownRule") -> str:
+    begins = f"since {known.begins:%Y-%m-%d %H:%M:%S}"
+    return begins if known.ended is None else f"{begins}, ended {known.ended:%Y-%m-%d %H:%M:%S}"
+
+
+def _counts(outcomes: Any) -> str:
+    return ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items()) or "none"
+
+
+def _pairs(shown: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in shown.items())
+
+
+def _show_backtest(found: "Backtest") -> None:
+    for day, by_outcome in found.days.items():
+        say(f"{day}  {_counts(by_outcome)}")
+    say(f"{found.matches:,} matches among {found.events:,} events of {found.entities:,} entities")
+    if found.waiting:
+        say(f"{found.waiting:,} more matches wait for the log's clock, which is at {found.clock:%Y-%m-%d %H:%M:%S}")
+    if found.too_costly:
+        say(f"{found.too_costly:,} entities are too costly to search: they have no matches")
+    for each in found.samples:
+        say(f"{each['first_time']} to {each['last_time']}  {each['outcome']}  {_pairs(each['shown'])}", title="match ")
+        for event in each["events"]:
+            place = f"{event['topic']}:{event['partition']}:{event['offset']}"
+            say(f"  {event['time']}  {event['step']}  {place}  {_pairs(event['values'])}")
+    rate = found.events / max(found.seconds, 0.001)
+    say(
+        f"read {found.cost.records:,} records in {found.cost.files:,} files ({found.cost.bytes:,} bytes) "
+        f"in {found.seconds:.1f} s, {rate:,.0f} events a second"
+    )

@@ -1,0 +1,185 @@
+"""Versions of rules: which rule judges which events, as a function of the records in the topic `rule`.
+
+A record says what happened to a rule, and carries the end of each partition, read before the record was written. A
+version judges the events from these offsets on, up to the offsets of the rule's next record. The place of a version in
+the log is therefore part of the log, and every reader agrees on it (`docs/decisions/084-pattern-rules.md`).
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from truelog.patterns import rule as rules
+from truelog.patterns.catalogue import Sources
+from truelog.patterns.matcher import Event
+from truelog.patterns.rule import Rule
+from truelog.support.errors import BadInput
+
+SET, RETIRED = "set", "retired"  # what may happen to a rule
+
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,8}")
+Ends = Mapping[str, Mapping[str, int]]  # offsets by topic and partition; 0 if absent
+
+
+class Change(NamedTuple):
+    """A record of the topic `rule`. Records are ordered by their first three fields.
+
+    logged_at: when it reached the log, in microseconds.
+    begins: the ends of the partitions as JSON, {topic: {partition: offset}}.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    logged_at: int
+    rule: str
+    verb: str
+    definition: str | None
+    begins: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """A rule from one change to the next.
+
+    number: 1 for the first version of a rule.
+    change: the record that made the version.
+    begins, ends: the offsets of its first events, and of the first events that it no longer judges.
+    ended_at: when the record that ended it reached the log; None while it is in force.
+    """
+
+    number: int
+    change: Change
+    rule: Rule
+    begins: Ends
+    ends: Ends | None
+    ended_at: int | None
+
+    def judges(self, event: Event) -> bool:
+        """Whether an event may be part of a match."""
+        is_before_the_end = self.ends is None or event.offset < _at(self.ends, event.topic, event.partition)
+        return self.begins_before(event) and is_before_the_end
+
+    def begins_before(self, event: Event) -> bool:
+        """Whether an event may undo a match. Events after the end of the version still do."""
+        return event.offset >= _at(self.begins, event.topic, event.partition)
+
+
+def versions(changes: Iterable[Change], sources: Sources) -> list[Version]:
+    """The versions that follow from these changes. A record that is not valid changes nothing."""
+    found: list[Version] = []
+    current: dict[str, int] = {}  # the place of each rule's version in force
+    numbers: dict[str, int] = {}
+    reached: dict[str, Ends] = {}  # where the last record of each rule takes effect
+    for change in sorted(changes):
+        begins, rule = read_ends(change.begins), _rule(change, sources)
+        if begins is None or (rule is None and change.verb != RETIRED):
+            continue
+        name = change.rule
+        begins = reached[name] = _latest(reached.get(name, {}), begins)
+        if name in current:
+            place = current.pop(name)
+            found[place] = replace(found[place], ends=begins, ended_at=change.logged_at)
+        if rule is not None:
+            numbers[name] = numbers.get(name, 0) + 1
+            current[name] = len(found)
+            found.append(Version(numbers[name], change, rule, begins, None, None))
+    return found
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A version that other changes have made another one.
+
+    cuts: from these offsets on, events may belong to other matches of the version. Matches that it has had so far may
+        also vanish.
+    """
+
+    rule: str
+    number: int
+    cuts: tuple[Ends, ...]
+
+
+def differences(before: Iterable[Version], after: Iterable[Version]) -> list[Difference]:
+    """The versions that are not the same `before` and `after` some changes."""
+    old, new = ({(each.rule.name, each.number): each for each in versions} for versions in (before, after))
+    changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    return [Difference(*key, _cuts(old.get(key), new.get(key))) for key in changed]
+
+
+def _cuts(before: Version | None, after: Version | None) -> tuple[Ends, ...]:
+    if before and after and before.ends is None and after.ends is not None:
+        ended = replace(before, ends=after.ends, ended_at=after.ended_at)
+        if ended == after:
+            return (after.ends,)
+    return tuple(each.begins for each in (before, after) if each is not None)
+
+
+def _rule(change: Change, sources: Sources) -> Rule | None:
+    """The rule that a record sets; None if it sets none."""
+    return read_rule(change.rule, change.definition, sources) if change.verb == SET else None
+
+
+def read_rule(name: str, definition: str | None, sources: Sources) -> Rule | None:
+    """The rule of this name in a definition; None if it contains anything else."""
+    rule = None if definition is None else _read(definition, _Frozen(sources))
+    return rule if rule is not None and rule.name == name else None
+
+
+class _Frozen:
+    """What rules may name, as a part of a cache's key."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self.sources)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Frozen) and self.sources == other.sources
+
+
+@lru_cache(maxsize=1_000)
+def _read(definition: str, frozen: _Frozen) -> Rule | None:
+    try:
+        return rules.check(rules.read(json.loads(definition)), frozen.sources)
+    except (ValueError, RecursionError, BadInput):
+        return None
+
+
+def read_ends(text: str) -> Ends | None:
+    """The offsets in a text; None if it contains anything else."""
+    try:
+        ends = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return ends if isinstance(ends, dict) and all(map(_are_offsets, ends.values())) else None
+
+
+def _are_offsets(by_partition: object) -> bool:
+    return isinstance(by_partition, dict) and all(
+        _PARTITION.fullmatch(partition) and type(offset) is int and 0 <= offset < 2**62
+        for partition, offset in by_partition.items()
+    )
+
+
+def _at(ends: Ends, topic: str, partition: int) -> int:
+    return ends.get(topic, {}).get(str(partition), 0)
+
+
+def _latest(one: Ends, other: Ends) -> Ends:
+    """The greater offset of each partition."""
+    return {
+        topic: {
+            partition: max(_of(one, topic, partition), _of(other, topic, partition))
+            for partition in {**one.get(topic, {}), **other.get(topic, {})}
+        }
+        for topic in {**one, **other}
+    }
+
+
+def _of(ends: Ends, topic: str, partition: str) -> int:
+    return ends.get(topic, {}).get(partition, 0)

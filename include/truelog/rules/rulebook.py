@@ -1,0 +1,152 @@
+"""The rulebook: the versions of rules that a view of patterns has counted, and what they have found."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from truelog.patterns import rule as rules
+from truelog.patterns import text_form
+from truelog.patterns.versions import Change, Version, versions
+from truelog.storage.database import Connection, names, read_value
+from truelog.support import timestamps
+from truelog.support.errors import BadInput, NotMade
+from truelog.views import catalogue
+from truelog.views.patterns import RULES, Patterns
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COLUMNS = ("match_id", "entity_id", "outcome", "first_time", "last_time", "settled_after", "shown", "events")
+
+
+@dataclass(frozen=True)
+class KnownRule:
+    """A version of a rule, with the number of its rows by outcome.
+
+    begins: when the version's record reached the log.
+    ended: when it was changed or retired; None while it is in force.
+    """
+
+    rule: str
+    version: int
+    by: str
+    definition: str
+    begins: datetime
+    ended: datetime | None
+    outcomes: Mapping[str, int]
+
+    @property
+    def text(self) -> str:
+        """The rule in the form for people."""
+        return text_form.write(rules.read(json.loads(self.definition)))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "version": self.version,
+            "in_force": self.ended is None,
+            "by": self.by,
+            "definition": json.loads(self.definition),
+            "begins": timestamps.to_text(self.begins),
+            "ended": self.ended and timestamps.to_text(self.ended),
+            "outcomes": dict(self.outcomes),
+        }
+
+
+def read_rules(connection: Connection, name: str, view: Patterns) -> list[KnownRule]:
+    """All versions that the view has counted, by rule and version.
+
+    Raises:
+        NotMade: no application has created the view's table yet.
+    """
+    changes = _read_changes(connection, name, view)
+    counts = _read_counts(connection, name, view)
+    return sorted(
+        (_known(each, counts) for each in versions(changes, view.sources)),
+        key=lambda known: (known.rule, known.version),
+    )
+
+
+def of_rule(known: Sequence[KnownRule], rule: str) -> list[KnownRule]:
+    """The versions of one rule.
+
+    Raises:
+        BadInput: there is no such rule.
+    """
+    found = [each for each in known if each.rule == rule]
+    if not found:
+        listed = ", ".join(dict.fromkeys(each.rule for each in known)) or "no rules yet"
+        raise BadInput(f"there is no rule {rule}; the view has {listed}. A rule appears when the stream has read it.")
+    return found
+
+
+def latest_matches(connection: Connection, name: str, view: Patterns, rule: str, limit: int) -> list[dict[str, Any]]:
+    """The latest rows of a rule, the newest first."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        found = cursor.execute(
+            sql.SQL(
+                "SELECT rule_version AS version, {} FROM {} WHERE rule = %s "
+                "ORDER BY last_time DESC NULLS LAST, match_id LIMIT %s"
+            ).format(names(_COLUMNS), _table(name, view)),
+            (rule, limit),
+        ).fetchall()
+    return [_plain(each) for each in found]
+
+
+def count_oversized(connection: Connection, name: str, view: Patterns) -> int:
+    """How many entities have more events than the view searches."""
+    return int(
+        read_value(
+            connection,
+            "SELECT count(*) FROM truelog.oversized_group WHERE (view, version) = (%s, %s)",
+            (name, view.version),
+        )
+    )
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with its JSON read and its times as text."""
+    texts = {key: timestamps.to_text(each) for key, each in row.items() if isinstance(each, datetime)}
+    read = {key: json.loads(row[key]) for key in ("shown", "events") if row[key] is not None}
+    return {**row, **texts, **read}
+
+
+def _known(version: Version, counts: Mapping[tuple[str, int], dict[str, int]]) -> KnownRule:
+    name, number = version.rule.name, version.number
+    return KnownRule(
+        name,
+        number,
+        version.rule.entity,
+        str(version.change.definition),
+        _time(version.change.logged_at),
+        None if version.ended_at is None else _time(version.ended_at),
+        counts.get((name, number), {}),
+    )
+
+
+def _read_changes(connection: Connection, name: str, view: Patterns) -> list[Change]:
+    table = _table(name, view, RULES)
+    if not connection.execute("SELECT to_regclass(%s)", (table.as_string(None),)).fetchall()[0][0]:
+        raise NotMade(f"no application has created version {view.version} of {name} yet: see `truelog status`")
+    found = connection.execute(sql.SQL("SELECT {} FROM {}").format(names(Change._fields), table)).fetchall()
+    return [Change(*row) for row in found]
+
+
+def _read_counts(connection: Connection, name: str, view: Patterns) -> dict[tuple[str, int], dict[str, int]]:
+    """The number of rows by rule and version, and by outcome."""
+    query = sql.SQL("SELECT rule, rule_version, outcome, count(*) FROM {} GROUP BY 1, 2, 3 ORDER BY 3")
+    counts: dict[tuple[str, int], dict[str, int]] = {}
+    for rule, version, outcome, count in connection.execute(query.format(_table(name, view))).fetchall():
+        counts.setdefault((rule, version), {})[outcome] = count
+    return counts
+
+
+def _table(name: str, view: Patterns, side: str = "") -> sql.Identifier:
+    return sql.Identifier("state", catalogue.table_name(name, view.version, side))
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

@@ -1,0 +1,70 @@
+"""Sends the commands that add and retire rules, without a collector."""
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from truelog.commands import catalogue, history, request
+from truelog.commands.request import Sender
+from truelog.commands.session import Session
+from truelog.control import event_registry
+from truelog.log import topics
+from truelog.patterns.catalogue import Sources
+from truelog.storage.audit_trail import by_hand
+from truelog.storage.database import connect
+from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+
+SET, RETIRE = "set_rule", "retire_rule"  # the commands
+_LOG_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A decision: accepted with a receipt, or refused with a reason. `in_log`: whether the change is in the log."""
+
+    rule: str
+    receipt: str | None = None
+    refused: str | None = None
+    in_log: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def send(settings: Settings, command: str, sources: Sources, **fields: str) -> Sent:
+    """Decide a command, and wait until its event is in the log. The change counts for the events that come from now on.
+
+    Raises:
+        BadInput: a field is not valid; the message names the place.
+        ServiceDown: nothing is decided, because the states do not contain the log yet.
+    """
+    commands, types = catalogue.load(), event_registry.event_types(settings)
+    if missing := sorted({*sources, commands.commands[command].fold.event} - types.keys()):
+        raise NotSetUp(f"the event types {', '.join(missing)} are not registered: see `truelog status`")
+    begins = topics.end_offsets(settings, sources).as_json()
+    body = json.dumps({**fields, "begins": begins, "decided_by": by_hand()}).encode()
+    asked = request.parse(commands, command, body, Sender(by_hand()))
+    with Session(settings, commands) as session:
+        [stored] = session.decide(types, [asked])
+    if stored.receipt is None or not stored.is_accepted:
+        return Sent(asked.key, refused=str(stored.answer.get("refused") or stored.answer.get("error")))
+    return Sent(asked.key, str(stored.receipt), in_log=_is_in_log(settings, stored.receipt))
+
+
+def _is_in_log(settings: Settings, receipt: uuid.UUID) -> bool:
+    """Whether the events of a decision reach the log within a time."""
+    with connect(settings, autocommit=True) as connection:
+
+        def require() -> None:
+            found = history.find(connection, receipt)
+            if found is None or not found.is_in_log:
+                raise ServiceDown("the service `commands` has not published the change yet")
+
+        try:
+            until(require, _LOG_SECONDS, "the change in the log")
+        except ServiceDown:
+            return False
+    return True

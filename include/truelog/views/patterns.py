@@ -1,0 +1,127 @@
+"""Patterns: a view of the matches of rules, which are events themselves.
+
+    VIEW = Patterns(sources={"reading": EventSource(entities={"sensor": "sensor_id"}, columns={"measured": "number"})})
+
+A rule names an entity, such as a sensor, and describes a sequence of its events (`truelog.patterns`). The view keeps
+the events of each entity as a Group does, and the records of the topic `rule` in the side table `rules`. Its rows are a
+function of both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from truelog.measures.value import Value
+from truelog.patterns.catalogue import EventSource, Sources
+from truelog.schema.names import COORDINATES
+from truelog.support.errors import BadDeclaration
+from truelog.views.group import Group
+from truelog.views.view import View
+
+RULES = "rules"  # the name of the side table
+RULE_TOPIC = "rule"
+LANGUAGE = 1  # raise it whenever a rule means something else, or is refused now
+
+# The matches that no event in time can still change, if the rule waits for that.
+SHOWN = "SELECT * FROM {view} WHERE settled_after IS NULL OR settled_after < {clock}"
+
+_TYPES = ("text", "number", "boolean")
+_COLUMNS = {
+    "entity_id": "the entity's id",
+    "entity": "the entity whose events match",
+    "match_id": "hash of the rule, its version and the coordinates of the events",
+    "rule": "the rule's name",
+    "rule_version": "number of the rule's version",
+    "outcome": "`found`; `late` if only late events make the match; `retracted` if late events undo it; `too costly`",
+    "first_time": "time of the first event, by corrected event time",
+    "last_time": "time of the last event",
+    "settled_after": "the log's clock must pass this time before the match is shown; NULL if it is shown at once",
+    "events": "the events as JSON, each with its topic, partition, offset and step",
+    "shown": "the columns that the rule shows, as JSON",
+}
+
+
+def _no_rules(inputs: DataFrame) -> DataFrame:
+    raise AssertionError("the matches of a view of patterns need its rules")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patterns(Group):
+    """The declaration of a view of patterns.
+
+    sources: the event types that rules may read, each with what rules may name. The types of the columns are
+        `text`, `number` (whole or floating) and `boolean`.
+    most: an entity with more events has no matches, in the stream and in every rebuild.
+    """
+
+    sources: Sources
+    reads: tuple[str, ...] = field(init=False, default=())
+    transform: Any = None  # what selects the inputs; None: the columns that the sources name
+    by: tuple[str, ...] = field(init=False, default=("entity_id", "entity"))
+    inputs: tuple[str, ...] = field(init=False, default=("at", "logged_at", "event"))
+    fold: Any = field(init=False, default=_no_rules)
+    key: tuple[str, ...] = field(init=False, default=("entity_id", "entity", "match_id"))
+    values: tuple[str, ...] = field(init=False, default=tuple(_COLUMNS)[3:])
+    present: Mapping[str, str] = field(default_factory=lambda: {"shown": SHOWN})
+    columns: Mapping[str, str] = field(default_factory=lambda: _COLUMNS)
+
+    def __post_init__(self) -> None:
+        for event_type, source in self.sources.items():
+            if wrong := sorted(set(source.columns.values()) - set(_TYPES)):
+                raise BadDeclaration(f"{event_type}: {wrong[0]!r} is not a type of a column; use {', '.join(_TYPES)}")
+        object.__setattr__(self, "reads", (*self.sources, RULE_TOPIC))
+        if self.transform is None:
+            object.__setattr__(self, "transform", self._events)
+        super().__post_init__()
+
+    def _require_no_clock(self) -> None:
+        """The relation `shown` reads the clock. The rows depend on their events and rules alone."""
+
+    def inputs_table(self, inputs: View) -> View:
+        """The side table of inputs, which no rule changes."""
+        return replace(inputs, reads=tuple(self.sources))
+
+    def rules_table(self) -> View:
+        """The side table of the records of rules."""
+        return View(
+            reads=(RULE_TOPIC,),
+            transform=_rules,
+            key=COORDINATES,
+            measures={name: Value() for name in ("logged_at", "rule", "verb", "definition", "begins")},
+            columns={
+                "logged_at": "when the record reached the log, in microseconds since 1970",
+                "rule": "the rule's name",
+                "verb": "what happened: `set` or `retired`",
+                "definition": "the rule as JSON",
+                "begins": "the offsets from which on it judges events",
+            },
+        )
+
+    def _events(self, *events: DataFrame) -> DataFrame:
+        """One row per event and entity."""
+        rows = (_entities(frame, source) for frame, source in zip(events, self.sources.values(), strict=False))
+        return reduce(lambda one, other: one.unionByName(other), rows)
+
+
+def _entities(events: DataFrame, source: EventSource) -> DataFrame:
+    """The entities of the events of one type."""
+    for name, values in sorted(source.known.items()):
+        events = events.where(F.col(name).isin(*values))
+    each = (
+        F.struct(F.lit(name).alias("entity"), F.col(column).cast("string").alias("id"))
+        for name, column in sorted(source.entities.items())
+    )
+    columns = F.to_json(F.struct(*sorted(source.columns))).alias("event")
+    at, logged_at = F.unix_micros("event_time").alias("at"), F.unix_micros("broker_time").alias("logged_at")
+    found = events.select(at, logged_at, columns, F.explode(F.array(*each)).alias("found"))
+    return found.select(F.col("found.id").alias("entity_id"), "found.entity", "at", "logged_at", "event")
+
+
+def _rules(rule: DataFrame) -> DataFrame:
+    """One row per record."""
+    logged_at = F.unix_micros("broker_time").alias("logged_at")
+    return rule.select(*COORDINATES, logged_at, "rule", "verb", "definition", "begins")

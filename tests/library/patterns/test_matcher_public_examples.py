@@ -1,0 +1,41 @@
+"""Public examples of MATCH_RECOGNIZE: the expected matches, in batch, shuffled, and as a stream adds the events."""
+
+from random import Random
+
+import pytest
+
+from tests.library.patterns.public_examples import EXAMPLES, INEXPRESSIBLE, PublicExample
+from tests.library.patterns.rules import a_rule, an_event
+from truelog.patterns.matcher import Event, find
+from truelog.patterns.rule import Rule
+from truelog.support.settings import PROJECT
+
+
+def rule_of(example: PublicExample) -> Rule:
+    fields = {"within": example.within, "after": example.after, "show": dict(example.shown)}
+    return a_rule(example.pattern, dict(example.where), **fields)
+
+
+def events_of(example: PublicExample) -> list[Event]:
+    return [an_event(number, value, number * example.every) for number, value in enumerate(example.values, 1)]
+
+
+def matches(rule: Rule, events: list[Event]) -> str:
+    return " | ".join(" ".join(f"{event.offset}{step}" for event, step in match.events) for match in find(rule, events))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_matches_are_those_of_the_source(example: PublicExample) -> None:
+    rule, events = rule_of(example), events_of(example)
+
+    assert matches(rule, events) == example.expected
+    assert matches(rule, Random(1).sample(events, len(events))) == example.expected
+    if example.shown:
+        assert [dict(match.shown) for match in find(rule, events)] == list(example.shows)
+
+
+def test_there_are_enough_examples_and_the_page_lists_what_is_left_out() -> None:
+    page = (PROJECT / "docs" / "patterns.md").read_text()
+    assert len({example.name for example in EXAMPLES}) == len(EXAMPLES) >= 80
+    for what, reason in INEXPRESSIBLE.items():
+        assert f"| {what} | {reason} |" in page

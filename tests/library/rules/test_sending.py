@@ -1,0 +1,60 @@
+"""`truelog patterns add` and `retire` on real servers: what enters the log, and what is refused before."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rules.sources import SOURCES
+from tests.command import answer, truelog
+from tests.library.commands.command_client import start_commands
+from truelog.log import topics
+from truelog.log.kafka_reader import messages
+from truelog.patterns.versions import read_ends, read_rule
+from truelog.support.settings import PROJECT, Settings
+
+PAGE = (PROJECT / "docs" / "patterns.md").read_text()
+RULE = re.findall(r"```rule\n(.*?)```", PAGE, re.DOTALL)[0]
+
+
+def records_of(settings: Settings, rule: str) -> list[dict[str, Any]]:
+    ends = topics.committed_ends(topics.client(settings), ["rule"])
+    found = [json.loads(each.value() or b"") for each in messages(settings, "rule", 0, 0, ends.at("rule", 0))]
+    return [each for each in found if each["rule"] == rule]
+
+
+def test_a_rule_is_added_changed_and_retired(
+    platform: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One test, because the service takes seconds to start. The examples of `docs/patterns.md` are part of it."""
+    service = start_commands(platform)
+    try:
+        monkeypatch.chdir(tmp_path)
+        Path("payments.rule").write_text(RULE)
+        Path("wrong.rule").write_text(RULE.replace("verb = 'failed'", "colour = 'red'"))
+        for command, shown in re.findall(r"^\$ truelog (.*)\n(.*)\n", PAGE, re.MULTILINE):
+            ran = truelog(*shlex.split(command))
+            assert shown in (ran.stdout.strip(), ran.stderr.strip()), command
+
+        again = answer("patterns", "add", "payments.rule", exit_code=1)
+        assert "in force with this definition already" in again["refused"]
+        Path("payments.rule").write_text(RULE.replace("10 minutes", "5 minutes"))
+        changed = answer("patterns", "add", "payments.rule")
+        assert (changed["rule"], changed["in_log"]) == ("payments_from_another_country", True)
+        assert answer("patterns", "retire", changed["rule"])["in_log"]
+        assert "no rule" in answer("patterns", "retire", changed["rule"], exit_code=1)["refused"]
+        assert "no rule never is in force" in truelog("patterns", "retire", "never").stdout
+
+        records = records_of(platform, changed["rule"])
+        assert [each["verb"] for each in records] == ["set", "set", "retired"]
+        assert all(read_rule(each["rule"], each["definition"], SOURCES) for each in records[:2])
+        assert all((read_ends(each["begins"]) or {}).keys() == SOURCES.keys() for each in records)
+        hostile = '{"rule": "x", "steps": ' + "[" * 9_000
+        Path("hostile.rule").write_text(hostile)
+        ran = truelog("patterns", "add", "hostile.rule")
+        assert (ran.returncode, "nested too deeply" in ran.stderr or "not valid JSON" in ran.stderr) == (2, True)
+    finally:
+        service.die()
