@@ -14,7 +14,9 @@ WAITING = {
     ("include/truelog/archive/reader.py", "wait_for"): "polls the archive's positions until a deadline",
     ("include/truelog/log/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
     ("include/truelog/services/api/rows/waiting.py", "_watch"): "reads positions while requests wait for them",
+    ("include/truelog/services/api/changes/subscriptions.py", "_follow"): "reads outboxes while clients subscribe",
     ("include/truelog/client/async_client.py", "_ask"): "waits before a request is sent again",
+    ("include/truelog/client/async_client.py", "subscribe"): "waits before a subscriber comes back",
     ("tests/scenes/measured_collector.py", "beat"): "measures how late a sleep ends",
 }
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from truelog import __version__
-from truelog.cli import commanding, patterning
+from truelog.cli import commanding, patterning, tailing
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -37,6 +37,7 @@ COMMANDS = (
     lagging.lag,
     querying.views,
     querying.sql,
+    tailing.tail,
     reconciling.reconcile,
     certifying.verify,
     certifying.certificates,

@@ -11,6 +11,8 @@ from truelog.client import exchange
 from truelog.client.exchange import UNANSWERED, Addresses, Ask, Event, Retries
 from truelog.client.page import Page
 from truelog.client.receipt import Receipt
+from truelog.client.subscription import subscribing
+from truelog.client.update import Update
 
 
 class AsyncClient:
@@ -48,6 +50,23 @@ class AsyncClient:
                 return
             page = await self.rows(view, **asked | {"cursor": page.next})
 
+    async def subscribe(self, view: str, **asked: Any) -> AsyncIterator[Update]:
+        """As `Client.subscribe`."""
+        subscription = subscribing(self._at, view, asked, self._seconds)
+        while True:
+            try:
+                async with self._http.stream(**subscription.arguments) as answer:
+                    pause = subscription.pause_after(answer)
+                    if pause is None:
+                        await _read_refusal(answer)
+                        async for data in answer.aiter_bytes():
+                            for update in subscription.updates(data):
+                                yield update
+                        pause = subscription.pause_after_end()
+            except UNANSWERED as error:
+                pause = subscription.pause_after(error)
+            await asyncio.sleep(pause or 0.0)
+
     async def scoped_token(self, view: str, key: Mapping[str, str], relation: str = "", seconds: int = 300) -> str:
         """As `Client.scoped_token`."""
         asked = exchange.exchanging(self._at, view, relation, key, seconds)
@@ -80,3 +99,10 @@ class AsyncClient:
             return await self._http.request(**ask.arguments)
         except UNANSWERED as error:
             return error
+
+
+async def _read_refusal(answer: httpx.Response) -> None:
+    """Raise the refusal of a stream."""
+    if answer.status_code != 200:
+        await answer.aread()
+        exchange.answered(answer)

@@ -5,7 +5,7 @@ with Client(collector="http://127.0.0.1:18080", api="http://127.0.0.1:18083", pr
     page = client.rows("page_views", where=["host=shop.example"], at_least=receipt.token)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from threading import Event as Stop
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,8 @@ from truelog.client import exchange
 from truelog.client.exchange import UNANSWERED, Addresses, Ask, Event, Retries
 from truelog.client.page import Page
 from truelog.client.receipt import Receipt
+from truelog.client.subscription import subscribing
+from truelog.client.update import Update
 
 
 class Client:
@@ -67,6 +69,29 @@ class Client:
             page = self.rows(view, **asked | {"cursor": page.next})
             yield from page.rows
 
+    def subscribe(self, view: str, **asked: Any) -> Generator[Update, None, None]:
+        """All rows of a view that publishes its changes, and then each change, once and in order, without an end.
+
+        The parameters are those of `GET /views/{view}/changes`. The client comes back if a connection ends.
+
+        Raises:
+            Refused: the API refused the request.
+            Unavailable: the API did not answer in time.
+        """
+        subscription = subscribing(self._at, view, asked, self._seconds)
+        while not self._stopped.is_set():
+            try:
+                with self._http.stream(**subscription.arguments) as answer:
+                    pause = subscription.pause_after(answer)
+                    if pause is None:
+                        _read_refusal(answer)
+                        for data in answer.iter_bytes():
+                            yield from subscription.updates(data)
+                        pause = subscription.pause_after_end()
+            except UNANSWERED as error:
+                pause = subscription.pause_after(error)
+            self._stopped.wait(pause)
+
     def scoped_token(self, view: str, key: Mapping[str, str], relation: str = "", seconds: int = 300) -> str:
         """A token that a browser may hold: it permits the rows in which the columns have these values."""
         asked = exchange.exchanging(self._at, view, relation, key, seconds)
@@ -98,3 +123,10 @@ class Client:
             return self._http.request(**ask.arguments)
         except UNANSWERED as error:
             return error
+
+
+def _read_refusal(answer: httpx.Response) -> None:
+    """Raise the refusal of a stream."""
+    if answer.status_code != 200:
+        answer.read()
+        exchange.answered(answer)

@@ -101,9 +101,9 @@ def sending(at: Addresses, events: Sequence[Event]) -> Ask:
     return Ask("POST", f"{at.collector}/events", at.producer_key, json=identified)
 
 
-def reading(at: Addresses, view: str, relation: str, asked: Mapping[str, Any]) -> Ask:
-    """The request that reads rows. Parameters without a value are left out."""
-    path = f"relations/{quote(relation, safe='')}" if relation else "rows"
+def reading(at: Addresses, view: str, relation: str, asked: Mapping[str, Any], what: str = "rows") -> Ask:
+    """The request that reads rows, or follows them. Parameters without a value are left out."""
+    path = f"relations/{quote(relation, safe='')}" if relation else what
     params: list[tuple[str, str]] = []
     for name, value in asked.items():
         values = value if isinstance(value, list | tuple) else [value]

@@ -9,13 +9,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from truelog.support.service_main import configure_logging
 from truelog.support.setting_groups.services import Address
 
+TAKE_SECONDS = 30.0  # in which a client must take what is in the buffer of its connection
+
+AT_SHUTDOWN = "truelog.at_shutdown"  # in the scope of a request: what ends an answer that would not end by itself
+
 
 def run_server(
     application: Any, address: Address, *, grace: int, header_seconds: float = 10.0, proxies: str = ""
 ) -> None:
     """Serve until SIGTERM, then give the requests in progress `grace` seconds to finish.
 
-    A connection is closed if the headers of a request take longer than `header_seconds` to arrive. Logs go to standard
+    A connection is closed if the headers of a request take longer than `header_seconds` to arrive, or if a client stops
+    taking an answer for longer than `TAKE_SECONDS`. Logs go to standard
     error. Requests are not logged. If a peer is one of the `proxies` (addresses and networks, separated by commas), its
     client is the rightmost entry of `X-Forwarded-For` that is not a proxy.
     """
@@ -24,7 +29,7 @@ def run_server(
         application,
         host=address.host,
         port=address.port,
-        http=_with_header_limit(header_seconds),
+        http=limited_protocol(header_seconds),
         access_log=False,
         log_config=None,
         server_header=False,
@@ -34,36 +39,66 @@ def run_server(
     )
 
 
-def _with_header_limit(seconds: float) -> type[asyncio.Protocol]:
-    """Uvicorn's protocol with a time limit for headers, which Uvicorn lacks."""
+class _Protocol(HttpToolsProtocol):
+    """Uvicorn's protocol with time limits for headers and for takers of answers, which Uvicorn lacks."""
 
-    class Protocol(HttpToolsProtocol):
-        _limit: asyncio.TimerHandle | None = None
+    header_seconds: float
+    take_seconds: float
+    _limit: asyncio.TimerHandle | None = None
+    _frozen: asyncio.TimerHandle | None = None
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_limit()
+
+    def data_received(self, data: bytes) -> None:
+        # No request is in progress, so these bytes belong to headers, or to a body that was already refused.
+        if self._limit is None and (self.cycle is None or self.cycle.response_complete):
             self._start_limit()
+        super().data_received(data)
 
-        def data_received(self, data: bytes) -> None:
-            # No request is in progress, so these bytes belong to headers, or to a body that was already refused.
-            if self._limit is None and (self.cycle is None or self.cycle.response_complete):
-                self._start_limit()
-            super().data_received(data)
+    def on_headers_complete(self) -> None:
+        self._stop_limit()
+        super().on_headers_complete()
 
-        def on_headers_complete(self) -> None:
-            self._stop_limit()
-            super().on_headers_complete()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_limit()
+        self._stop_frozen()
+        super().connection_lost(exc)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_limit()
-            super().connection_lost(exc)
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._frozen = self.loop.call_later(self.take_seconds, self.transport.abort)
 
-        def _start_limit(self) -> None:
-            self._limit = self.loop.call_later(seconds, self.transport.close)
+    def resume_writing(self) -> None:
+        self._stop_frozen()
+        super().resume_writing()
 
-        def _stop_limit(self) -> None:
-            if self._limit is not None:
-                self._limit.cancel()
-                self._limit = None
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.cycle is not None and not self.cycle.response_complete:
+            scope: Any = self.scope
+            scope.get(AT_SHUTDOWN, _nothing)()
 
-    return Protocol
+    def _start_limit(self) -> None:
+        self._limit = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _stop_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _stop_frozen(self) -> None:
+        if self._frozen is not None:
+            self._frozen.cancel()
+            self._frozen = None
+
+
+def limited_protocol(header_seconds: float, take_seconds: float = TAKE_SECONDS) -> type[asyncio.Protocol]:
+    """The protocol with these limits."""
+    limits = {"header_seconds": header_seconds, "take_seconds": take_seconds}
+    return type("LimitedProtocol", (_Protocol,), limits)
+
+
+def _nothing() -> None:
+    """What ends an answer that ends by itself."""

@@ -1,11 +1,16 @@
 """A view that publishes, for tests without Spark: each change is a transaction like a merge's."""
 
 import json
+import threading
 import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import psycopg
 from psycopg import sql
 from pyspark.sql.types import DecimalType, StringType
 
@@ -14,7 +19,7 @@ from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.log.kafka_reader import headers_of
 from truelog.relay.view_feed import topic_of
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 from truelog.tables import deploy
 from truelog.tables.compiled_view import CompiledView
@@ -85,6 +90,11 @@ class Published:
         found = [(json.dumps(key, separators=(",", ":")), row) for key, row in found]
         return dict(found)
 
+    def amounts(self) -> dict[str, str]:
+        query = sql.SQL("SELECT product, amount::text FROM {}").format(self.state)
+        found: list[Any] = self.connection.execute(query).fetchall()
+        return dict(found)
+
     def number(self) -> int:
         """The number of the last row of the outbox."""
         found = self.connection.execute("SELECT number FROM truelog.output WHERE view = %s", (self.compiled.name,))
@@ -112,3 +122,26 @@ def deployed(settings: Settings, connection: Connection) -> Published:
     compiled = declared(f"v{uuid.uuid4().hex[:8]}")
     deploy.deploy_table(connection, compiled)
     return Published(settings, connection, compiled)
+
+
+@contextmanager
+def changing(settings: Settings, view: Published) -> Iterator[None]:
+    """Change the view until the block ends. A merge that fails with its session is repeated in another one."""
+    ended = threading.Event()
+
+    def change() -> None:
+        while not ended.wait(0.02):
+            try:
+                with connect(settings, autocommit=True) as view.connection:
+                    while not ended.wait(0.02):
+                        view.change_at_random()
+            except psycopg.OperationalError:
+                continue
+
+    with ThreadPoolExecutor(1) as pool:
+        changed = pool.submit(change)
+        try:
+            yield
+        finally:
+            ended.set()
+        changed.result()

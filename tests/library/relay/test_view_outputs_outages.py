@@ -2,10 +2,6 @@
 
 import os
 import signal
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 
 import psycopg
@@ -13,7 +9,7 @@ import pytest
 
 import runtime
 from tests.deadline import until
-from tests.library.relay.published import Published, deployed
+from tests.library.relay.published import Published, changing, deployed
 from tests.scenes.restarts import pids, require_restarted
 from truelog.storage.database import connect, read_value
 from truelog.support.errors import ServiceDown
@@ -23,29 +19,6 @@ pytestmark = pytest.mark.own_servers
 
 KILLED = ("relay", "kafka", "postgresql")
 CHANGES = 15  # published after each kill
-
-
-@contextmanager
-def changing(settings: Settings, view: Published) -> Iterator[None]:
-    """Change the view until the block ends. A merge that fails with its session is repeated in another one."""
-    ended = threading.Event()
-
-    def change() -> None:
-        while not ended.wait(0.02):
-            try:
-                with connect(settings, autocommit=True) as view.connection:
-                    while not ended.wait(0.02):
-                        view.change_at_random()
-            except psycopg.OperationalError:
-                continue
-
-    with ThreadPoolExecutor(1) as pool:
-        changed = pool.submit(change)
-        try:
-            yield
-        finally:
-            ended.set()
-        changed.result()
 
 
 def sent(view: Published) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from truelog.services.api.declaration import SCOPED, TOKENS
+from truelog.services.api.declaration import CHANGES, SCOPED, TOKENS
 from truelog.services.api.scoped_token import Scope, TokenSigner, is_token
 from truelog.services.declaration import Route
 from truelog.storage.api_key import KeyRing
@@ -27,6 +27,8 @@ def authorize(request: Request, route: Route, keys: KeyRing, signer: TokenSigner
     """
     assert route.role is not None  # noqa: S101
     authorization = request.headers.get("authorization", "")
+    if not authorization and route is CHANGES and is_token(held := request.query_params.get("token", "")):
+        authorization = f"Bearer {held}"  # an API key is never part of a URL
     scheme, _, credential = authorization.partition(" ")
     if scheme.lower() != "bearer" or not is_token(credential.strip()):
         return Asker(keys.authorize(authorization, route.role).name)

@@ -7,6 +7,7 @@ alone, the API has parameters that clients must know.
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ from truelog.services import web
 from truelog.services.api import documents, problem
 from truelog.services.api.access import authorize
 from truelog.services.api.declaration import (
+    CHANGES,
     HTTP,
     OPENAPI,
     RATE_LIMIT,
@@ -83,7 +85,7 @@ def create_app(settings: Settings) -> FastAPI:
         CORSMiddleware,
         allow_origins=[each.strip() for each in settings.api_origins.split(",") if each],
         allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "If-None-Match", "Content-Type"],
+        allow_headers=["Authorization", "If-None-Match", "Content-Type", "Last-Event-ID"],
         expose_headers=["ETag", "Retry-After", HEADER],
         max_age=600,
     )
@@ -103,6 +105,7 @@ def _handlers(app: FastAPI, questions: Questions) -> list[tuple[Route, Callable[
         VIEW: (questions.view, _returns(documents.View)),
         ROWS: (questions.rows, _returns(documents.RowPage, known)),
         RELATION: (questions.relation, _returns(documents.RowPage, known)),
+        CHANGES: (questions.changes, documents.STREAM),
         TOKENS: (questions.token, _returns(documents.ScopedToken) | {"openapi_extra": _BODY}),
         RATE_LIMIT: (questions.rate_limit, _returns(documents.RateLimit)),
         SEARCH: (questions.search, _returns(documents.RowPage)),
@@ -127,6 +130,7 @@ def _route_class(route: Route, keys: KeyRing, signer: TokenSigner, capacity: Cap
                 if route.role is None:
                     return await answer(request)
                 request.state.asker = authorize(request, route, keys, signer)
+                request.state.is_permitted = partial(_is_permitted, request, route, keys, signer)
                 if len(request.url.query) > _LONGEST_QUERY:
                     raise RequestRefused(414, f"the query may have at most {_LONGEST_QUERY} bytes")
                 with capacity.admit(request.state.asker.name):
@@ -137,6 +141,15 @@ def _route_class(route: Route, keys: KeyRing, signer: TokenSigner, capacity: Cap
     return Guarded
 
 
+def _is_permitted(request: Request, route: Route, keys: KeyRing, signer: TokenSigner) -> bool:
+    """Whether the sender of a request may still ask the route, for an answer that does not end."""
+    try:
+        authorize(request, route, keys, signer)
+    except RequestRefused:
+        return False
+    return True
+
+
 def _add_problems(app: FastAPI, questions: Questions) -> None:
     """Turn each error into a problem."""
 
@@ -145,8 +158,7 @@ def _add_problems(app: FastAPI, questions: Questions) -> None:
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101
-        wrong = [f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors()]
-        return problem.response(RequestRefused(422, "; ".join(wrong)))
+        return problem.response(RequestRefused(422, "; ".join(map(_wrong, error.errors()))))
 
     async def unknown(request: Request, error: Exception) -> Response:
         return _unknown(request, error)
@@ -171,6 +183,14 @@ def _add_problems(app: FastAPI, questions: Questions) -> None:
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
+
+
+def _wrong(error: dict[str, Any]) -> str:
+    """What is wrong with a parameter. The usual mistake is a condition without `where`."""
+    name = ".".join(map(str, error["loc"][1:]))
+    if error["type"] == "extra_forbidden":
+        return f"{name}: there is no such parameter; a condition on a column is where={name}=VALUE"
+    return f"{name}: {error['msg']}"
 
 
 def _unknown(request: Request, error: Exception) -> Response:

@@ -1,7 +1,4 @@
-"""The API, which answers questions of applications about views.
-
-`/views/{view}/changes` is reserved for the changes of a view as they happen.
-"""
+"""The API, which answers questions of applications about views, and tells them their changes."""
 
 from truelog.services.declaration import HEALTH, Http, Route, Service
 from truelog.storage.api_key import Role
@@ -10,13 +7,14 @@ VIEWS = Route("GET", "/views", Role.READER)
 VIEW = Route("GET", "/views/{view}", Role.READER)
 ROWS = Route("GET", "/views/{view}/rows", Role.READER)
 RELATION = Route("GET", "/views/{view}/relations/{relation}", Role.READER)
+CHANGES = Route("GET", "/views/{view}/changes", Role.READER)
 TOKENS = Route("POST", "/tokens", Role.READER)
 RATE_LIMIT = Route("GET", "/rate-limits/{address}", Role.READER)
 SEARCH = Route("GET", "/searches/{view}", Role.READER)
 OPENAPI = Route("GET", "/openapi.json", Role.READER)
-SCOPED = (ROWS, RELATION)  # a scoped token may ask these
+SCOPED = (ROWS, RELATION, CHANGES)  # a scoped token may ask these
 
-HTTP = Http("API", 18083, (VIEWS, VIEW, ROWS, RELATION, TOKENS, RATE_LIMIT, SEARCH, OPENAPI, HEALTH))
+HTTP = Http("API", 18083, (VIEWS, VIEW, ROWS, RELATION, CHANGES, TOKENS, RATE_LIMIT, SEARCH, OPENAPI, HEALTH))
 SERVICE = Service(
     name="api",
     module="truelog.services.api.service",

@@ -5,7 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict
+from starlette.responses import StreamingResponse
 
+from truelog.services.api.changes.stream import MEDIA_TYPE as EVENTS
 from truelog.services.api.problem import MEDIA_TYPE
 
 ABOUT = """Answers questions about views. Each answer says its version, layer, positions and age.
@@ -28,8 +30,9 @@ _PROBLEMS = {
     401: "The API key or the scoped token is not valid.",
     403: "The key or the token does not permit the request.",
     404: "There is no such view or relation.",
-    409: "The view is behind the position token (`behind`), has changed since the page before (`moved`), or has "
-    "another version (`other-version`); or the position token is of a dead letter (`dead-letter`).",
+    409: "The view is behind the position token (`behind`), has changed since the page before (`moved`), has another "
+    "version (`other-version`), or does not publish its changes (`not-published`); or the position token is of a dead "
+    "letter (`dead-letter`).",
     410: "A topic of the position token was deleted and created again (`recreated`).",
     413: "The body is too large.",
     414: "The query is too long.",
@@ -39,6 +42,26 @@ _PROBLEMS = {
 }
 # The answer of the HTTP server itself, before the application.
 _UNREADABLE = {"description": "The request is not HTTP, or its head has over 64 KB.", "content": {"text/plain": {}}}
+
+
+# The answer to a subscriber. Its events are `rows`, `change` and `resync`.
+STREAM: dict[str, Any] = {
+    "response_class": StreamingResponse,
+    "response_model": None,
+    "responses": {
+        200: {
+            "description": "Server-sent events: `rows` with all rows, `change` with the changes of a transaction, and "
+            "`resync` if the client must forget its rows. The id of an event is the place of the client.",
+            "content": {
+                EVENTS: {
+                    "schema": {"type": "string"},
+                    "example": 'event: change\nid: 2.18.6f1c…\ndata: {"number":18,"positions":{"tweet":{"0":7}},'
+                    '"at":"2026-01-01T10:00:03.25Z","changes":[{"key":{"reader_id":"p7"},"row":null}]}\n\n',
+                }
+            },
+        }
+    },
+}
 
 
 class Head(BaseModel):

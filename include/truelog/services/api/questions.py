@@ -3,8 +3,9 @@
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from truelog.log.positions import Positions
 from truelog.services.api import searches
 from truelog.services.api.access import Asker
+from truelog.services.api.changes.filter import filter_of
+from truelog.services.api.changes.parameters import Changes
+from truelog.services.api.changes.stream import HEADERS, MEDIA_TYPE, ChangeStream
+from truelog.services.api.changes.subscriptions import Subscriptions
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rate_limits import At, RateLimits
 from truelog.services.api.rows import answer
@@ -24,6 +29,7 @@ from truelog.services.api.rows.reads import Found, Reads, Statement, replaced
 from truelog.services.api.rows.statement import RowQuestion, place
 from truelog.services.api.scoped_token import Scope, TokenSigner
 from truelog.services.api.searches import Words
+from truelog.sources.collector.body import CapacityLimit
 from truelog.support import timestamps
 from truelog.support.errors import RequestRefused
 from truelog.support.settings import Settings
@@ -53,6 +59,8 @@ class Questions:
         self._signer = signer
         self._reads = Reads(settings)
         self._rate_limits = RateLimits(settings)
+        self._room = CapacityLimit(settings.api_subscribers, 0, settings.api_subscribers, 0)
+        self.subscriptions = Subscriptions(self._reads.pool, settings.api_subscriber_rows)
 
     @asynccontextmanager
     async def work(self) -> AsyncIterator[None]:
@@ -62,6 +70,7 @@ class Questions:
         try:
             yield
         finally:
+            await self.subscriptions.close()
             self._rate_limits.close()
             await self._reads.close()
 
@@ -94,6 +103,22 @@ class Questions:
     async def relation(self, request: Request, view: _Name, relation: _Name, asked: Rows) -> Response:
         """Rows of a further relation of a view. A relation that a view presents has no key, and so no cursor."""
         return await self._rows(request, view, relation, asked)
+
+    async def changes(self, request: Request, view: _Name, asked: Changes) -> Response:
+        """The rows of a view, and then each change of them, as server-sent events."""
+        relation = (await self._reads.catalogue.view(view)).relation("")
+        wanted = filter_of(relation, asked.key, asked.where, _asker(request).scope)
+        if request.method == "HEAD":
+            await self.subscriptions.head(view)
+            return Response(media_type=MEDIA_TYPE, headers=HEADERS)
+        with ExitStack() as claims:
+            claims.enter_context(self._room.admit(_asker(request).name))
+            prepared = await self.subscriptions.outbox.prepare(wanted)
+            after = asked.last_event_id or request.headers.get("last-event-id") or None
+            subscriber = await self.subscriptions.subscribe(view, prepared, after)
+            claims.callback(self.subscriptions.unsubscribe, view, subscriber)
+            place = partial(self.subscriptions.place, view, subscriber)
+            return ChangeStream(subscriber, place, request.state.is_permitted, claims.pop_all())
 
     async def search(self, view: _Name, asked: Words) -> Response:
         """The rows of a view whose words match, the best first."""

@@ -4,6 +4,7 @@
     GET  /views/{view}                         its columns, its key and its relations
     GET  /views/{view}/rows                    rows by key, conditions, order and cursor; `at_least` waits for a write
     GET  /views/{view}/relations/{relation}    the same of a further relation
+    GET  /views/{view}/changes                 the rows, and then each change, as server-sent events
     GET  /rate-limits/{address}                whether an address may make another request
     GET  /searches/{view}                      the rows whose words match
     POST /tokens                               exchanges an API key for a scoped token, which a browser may hold

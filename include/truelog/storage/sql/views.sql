@@ -179,3 +179,16 @@ CROSS JOIN LATERAL (
 ) p;
 COMMENT ON VIEW truelog.served IS 'The layer, the positions and the state of the rows that each view''s readers see';
 GRANT SELECT ON truelog.served, truelog.served_position, truelog.deployed TO PUBLIC;  -- as for truelog.answer
+
+-- For subscribers of changes: how far each output is, and which rows each transaction has changed.
+CREATE OR REPLACE VIEW truelog.published_place AS
+SELECT o.view, o.version, o.number, coalesce(s.id, o.beginning) AS identity, o.beginning, o.first
+FROM truelog.output o LEFT JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.number)
+WHERE o.beginning IS NOT NULL;
+COMMENT ON VIEW truelog.published_place IS 'The number of the last changed row of each output, with the id of its transaction, or of the beginning before the first one';
+
+CREATE OR REPLACE VIEW truelog.published_change AS
+SELECT o.view, o.version, o.number, o.key, o.value, s.last, s.id, s.positions, s.made_at
+FROM truelog.outbox o JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.step);
+COMMENT ON VIEW truelog.published_change IS 'The changed rows of published views, with the transaction of each';
+GRANT SELECT ON truelog.published_place, truelog.published_change TO PUBLIC;  -- as for truelog.answer

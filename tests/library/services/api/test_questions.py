@@ -217,15 +217,18 @@ def test_a_wrong_parameter_is_a_problem(api: Asking, wrong: str) -> None:
     assert refused.headers["Content-Type"] == "application/problem+json"
 
 
+def test_a_condition_without_where_names_the_cure(api: Asking) -> None:
+    assert "where=host=VALUE" in api.get(ROWS, host="shop.example").json()["detail"]
+
+
 def test_a_long_query_is_refused_before_it_is_read(api: Asking) -> None:
     assert api.get(ROWS, where=["host=" + "x" * 4_000] * 5).status_code == 414
 
 
 def test_a_view_that_does_not_exist_is_not_found(api: Asking) -> None:
     for view in ("nothing", "pg_class", "busy", f"{PAGES}_busy", f"{PAGES}%00", "..%2Ftruelog"):
-        for path in (f"/views/{view}", f"/views/{view}/rows", f"/searches/{view}"):
+        for path in (f"/views/{view}", f"/views/{view}/rows", f"/views/{view}/changes", f"/searches/{view}"):
             assert api.get(path, **({"words": "x"} if "search" in path else {})).status_code == 404
-    assert api.get(f"/views/{PAGES}/changes").status_code == 404  # reserved
 
 
 def test_words_are_searched(api: Asking) -> None:

@@ -47,7 +47,7 @@ class Reads:
     """The connections, and what is known about the views."""
 
     def __init__(self, settings: Settings) -> None:
-        self._pool = AsyncConnectionPool(
+        self.pool = AsyncConnectionPool(
             kwargs=arguments(settings),
             min_size=1,
             max_size=settings.api_connections,
@@ -55,30 +55,30 @@ class Reads:
             timeout=_CONNECTION_SECONDS,
             open=False,
         )
-        self.catalogue = Catalogue(self._pool)
-        self._watch = PositionWatch(self._pool)
+        self.catalogue = Catalogue(self.pool)
+        self._watch = PositionWatch(self.pool)
         self._fresh: Mapping[str, Freshness] = {}
         self._fresh_until = 0.0
         self._refreshing = asyncio.Lock()
 
     async def open(self) -> None:
-        await self._pool.open()
+        await self.pool.open()
 
     async def close(self) -> None:
-        await self._pool.close()
+        await self.pool.close()
 
     async def repair(self) -> None:
         """Replace the connections that PostgreSQL has ended."""
-        await self._pool.check()
+        await self.pool.check()
 
     async def require_ready(self) -> None:
         """Raise an error of psycopg unless PostgreSQL answers."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             await connection.execute("SELECT 1")
 
     async def sources(self) -> list[Source]:
         """What the rows of every view were made of."""
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await (await connection.execute(SOURCES)).fetchall()
         return [Source(*row) for row in rows]
 
@@ -102,7 +102,7 @@ class Reads:
         """
         text, values = statement
         try:
-            async with self._pool.connection() as connection:
+            async with self.pool.connection() as connection:
                 row: Any = await (await connection.execute(text, values)).fetchone()
         except _CHANGED as error:
             self.catalogue.forget(view)
@@ -119,7 +119,7 @@ class Reads:
         Raises:
             Problem: it does not reach them in time, or never will.
         """
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             row: Any = await (await connection.execute(_READS, (view,))).fetchone()
         reads = frozenset(row[0] or ()) if row else frozenset()
         lacking = waiting.behind(view, Reached(reads, found.positions), wanted)
@@ -142,7 +142,7 @@ class Reads:
         return found
 
     async def _refresh(self) -> None:
-        async with self._pool.connection() as connection:
+        async with self.pool.connection() as connection:
             rows = await (await connection.execute(FRESHNESS)).fetchall()
         self._fresh = {view: Freshness(*fresh) for view, *fresh in rows}
         self._fresh_until = time.monotonic() + _FRESH_SECONDS

@@ -1,0 +1,1 @@
+"""The changes of published views, pushed to subscribers as they happen."""

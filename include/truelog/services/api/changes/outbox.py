@@ -1,0 +1,147 @@
+"""What the API reads of outboxes: how far they are, the steps behind a place, and the rows at a place."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from psycopg import sql
+from psycopg_pool import AsyncConnectionPool
+
+from truelog.services.api.changes.filter import Filter, Values
+from truelog.services.api.changes.place import Place
+from truelog.services.api.changes.step import Step, event
+
+PORTION = 20_000  # rows that are read at once
+
+_HEADS = """
+SELECT view, version, number, identity::text
+FROM truelog.published_place JOIN truelog.deployed USING (view, version) WHERE view = ANY(%(views)s)
+"""
+# One statement, so that a new beginning cannot come between the check and the rows.
+_AFTER = """
+WITH place AS (
+    SELECT EXISTS (
+        SELECT FROM truelog.published_change WHERE (view, version, number) = (%(view)s, %(version)s, %(number)s)
+            AND last = number AND id::text = %(identity)s
+    ) OR EXISTS (
+        SELECT FROM truelog.published_place
+        WHERE (view, version, first) = (%(view)s, %(version)s, %(number)s::bigint + 1)
+            AND beginning::text = %(identity)s
+    ) AS continues
+)
+SELECT p.continues, r.* FROM place p LEFT JOIN LATERAL (
+    SELECT number, key, value, last, id::text, positions::text, made_at FROM truelog.published_change
+    WHERE view = %(view)s AND version = %(version)s
+        AND number > %(number)s AND number <= %(number)s::bigint + %(portion)s
+) r ON p.continues ORDER BY r.number
+"""
+_ROWS = """
+SELECT s.version, s.layer, s.offsets::text, p.number, p.identity::text, r.rows
+FROM truelog.served s JOIN truelog.published_place p ON (p.view, p.version) = (s.view, s.version)
+CROSS JOIN LATERAL (
+    SELECT array_agg(page.row) AS rows FROM (
+        SELECT (SELECT row_to_json(x)::text FROM (SELECT {columns}) AS x) AS row
+        FROM {relation} AS r{where} LIMIT {limit}
+    ) AS page
+) r WHERE s.view = %(view)s
+"""
+# The status of a view with a window depends on the clock, so changes do not have it.
+_HAS_STATUS = """
+EXISTS (
+    SELECT FROM pg_rewrite w
+    JOIN pg_depend p ON (p.classid, p.objid, p.refclassid) = ('pg_rewrite'::regclass, w.oid, 'pg_class'::regclass)
+    WHERE w.ev_class = to_regclass({relation}) AND p.refobjid = 'truelog.clock'::regclass
+)
+"""
+_STATUS = "status"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A filter whose values are as the outbox writes them, and the columns of the rows."""
+
+    filter: Filter
+    values: Values
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The rows at a place, as JSON."""
+
+    place: Place
+    layer: str
+    positions: str
+    rows: list[str]
+
+    def message(self, view: str, key: tuple[str, ...]) -> bytes:
+        """The event that tells the rows. They replace all rows that the subscriber has."""
+        about = {
+            "view": view,
+            "version": self.place.version,
+            "number": self.place.number,
+            "positions": msgspec.Raw(self.positions.encode()),
+            "key": key,
+        }
+        rows = ",".join(self.rows)
+        return event("rows", self.place, msgspec.json.encode(about)[:-1] + f',"rows":[{rows}]}}'.encode())
+
+
+class OutboxReader:
+    """Reads outboxes as the role of the API.
+
+    Every method raises the errors of psycopg.
+    """
+
+    def __init__(self, pool: AsyncConnectionPool) -> None:
+        self._pool = pool
+
+    async def heads(self, views: Collection[str]) -> dict[str, Place]:
+        """The place of the last row of each view that publishes, in the version that readers see."""
+        rows = await self._all(_HEADS, {"views": list(views)})
+        return {view: Place(*place) for view, *place in rows}
+
+    async def steps_after(self, view: str, place: Place) -> list[Step] | None:
+        """The next whole steps behind a place. None if the outbox does not continue there, or a step is too large."""
+        rows = await self._all(_AFTER, {"view": view, **vars(place), "portion": PORTION})
+        found = [row[1:] for row in rows if row[0] and row[1] is not None]
+        if not rows[0][0] or (found and found[0][0] != place.number + 1):
+            return None
+        steps, begin = list[Step](), 0
+        for end, (number, _, _, last, identity, positions, made_at) in enumerate(found, 1):
+            if number == last:
+                changes = tuple((key, value) for _, key, value, *_ in found[begin:end])
+                steps.append(Step(Place(place.version, last, identity), positions, made_at, changes))
+                begin = end
+        return None if found and not steps else steps
+
+    async def prepare(self, wanted: Filter) -> Prepared:
+        """Let PostgreSQL write the values of a filter, and find the columns of the rows."""
+        name = sql.Literal(f'views."{wanted.relation.name}"')
+        row = wanted.row() if wanted.conditions else sql.SQL("'{}'")
+        statement = sql.SQL("SELECT {}, {}").format(row, sql.SQL(_HAS_STATUS).format(relation=name))
+        [(text, has_status)] = await self._all(statement, wanted.values)
+        values = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        columns = tuple(each for each in wanted.relation.types if not (has_status and each == _STATUS))
+        return Prepared(wanted, tuple(bytes(values[each]) for each in wanted.columns), columns)
+
+    async def rows(self, view: str, prepared: Prepared, most: int) -> Snapshot | None:
+        """The rows of a filter with their place, of one snapshot of the database. None if the view does not publish.
+
+        There may be one row more than `most`.
+        """
+        statement = sql.SQL(_ROWS).format(
+            columns=sql.SQL(", ").join(sql.SQL("r.{}").format(sql.Identifier(each)) for each in prepared.columns),
+            relation=sql.Identifier("views", prepared.filter.relation.name),
+            where=prepared.filter.where(),
+            limit=sql.Literal(most + 1),
+        )
+        found = await self._all(statement, {"view": view, **prepared.filter.values})
+        for version, layer, positions, number, identity, rows in found:
+            return Snapshot(Place(version, number, identity), layer, positions, rows or [])
+        return None
+
+    async def _all(self, statement: Any, values: Mapping[str, Any]) -> list[Any]:
+        async with self._pool.connection() as connection:
+            return await (await connection.execute(statement, values)).fetchall()

@@ -1,0 +1,190 @@
+"""Subscriptions: one reader of the outbox for all subscribers of this process.
+
+A subscriber gets the rows at a number of the outbox and then each step behind it, without a gap or a repetition:
+
+1. The subscriber joins the tail of its view. From then on, its queue gets each step that the tail reads.
+2. One statement reads the rows with the number of the last step that they contain. Or the client names the place up to
+   which it has read, and the tail has the steps since then.
+3. The steps in the queue up to this number are dropped.
+
+The reader asks every 100 ms, with one small query for all views and all subscribers, and only while there are any.
+A place has the random id of its transaction. If the outbox no longer has it, the subscribers begin again (`resync`).
+"""
+
+import asyncio
+import logging
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from truelog.services.api.changes.outbox import OutboxReader, Prepared
+from truelog.services.api.changes.place import Place
+from truelog.services.api.changes.subscriber import Subscriber, resync_message
+from truelog.services.api.changes.tail import Tail
+from truelog.services.api.problem import Kind, Problem
+from truelog.services.api.rows.reads import replaced
+from truelog.support.errors import BadInput
+
+_POLL_SECONDS = 0.1
+_RETRY_SECONDS = 1.0
+_GONE = "the changes since this place are no longer known"
+
+log = logging.getLogger(__name__)
+
+
+class Subscriptions:
+    """The subscribers of this process."""
+
+    def __init__(self, pool: AsyncConnectionPool, rows: int) -> None:
+        self._pool = pool
+        self._rows = rows  # that a subscriber may begin with
+        self.outbox = OutboxReader(pool)
+        self._tails: dict[str, Tail] = {}
+        self._reading = asyncio.Lock()  # one reading at a time moves or extends the tails
+        self._task: asyncio.Task[None] | None = None
+
+    async def subscribe(self, view: str, prepared: Prepared, after: str | None) -> Subscriber:
+        """A subscriber of a view, with its first messages. The caller unsubscribes it.
+
+        Raises:
+            Problem: the view does not publish its changes, or cannot be followed at the moment.
+            BadInput: the rows are too many to begin with.
+        """
+        subscriber = Subscriber(prepared)
+        tail = await self._join(view, subscriber)
+        try:
+            if after is None or not await self._go_on(view, tail, subscriber, Place.parse(after)):
+                await self._begin(view, tail, subscriber, is_resync=after is not None)
+        except BaseException:
+            self.unsubscribe(view, subscriber)
+            raise
+        return subscriber
+
+    async def head(self, view: str) -> Place:
+        """The place of the last change of a view.
+
+        Raises:
+            Problem: the view does not publish its changes.
+        """
+        heads = await self.outbox.heads([view])
+        if view not in heads:
+            reason = f"{view} does not publish its changes; its file must say `publish=True`"
+            raise Problem(409, reason, Kind.NOT_PUBLISHED)
+        return heads[view]
+
+    def unsubscribe(self, view: str, subscriber: Subscriber) -> None:
+        """Forget a subscriber. A tail without subscribers is forgotten too."""
+        if (tail := self._tails.get(view)) is not None:
+            tail.remove(subscriber)
+            if not tail.subscribers:
+                del self._tails[view]
+
+    def place(self, view: str, subscriber: Subscriber) -> Place | None:
+        """Up to where a subscriber without messages in its queue knows everything."""
+        tail, own = self._tails.get(view), subscriber.place
+        if tail is None or own is None or tail.place.number <= own.number:
+            return own
+        return tail.place
+
+    async def close(self) -> None:
+        """End all subscribers, and the reader."""
+        for tail in self._tails.values():
+            for each in tail.subscribers:
+                each.end()
+        self._tails.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _join(self, view: str, subscriber: Subscriber) -> Tail:
+        async with self._reading:
+            tail = self._tails.get(view)
+            if tail is None:
+                tail = self._tails[view] = Tail(await self.head(view))
+            tail.add(subscriber)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow())
+        return tail
+
+    async def _begin(self, view: str, tail: Tail, subscriber: Subscriber, *, is_resync: bool) -> None:
+        """Begin with the rows."""
+        prepared = subscriber.prepared
+        found = await self.outbox.rows(view, prepared, self._rows)
+        if found is None or found.place.version != tail.place.version:
+            raise replaced(view)
+        if found.layer != "stream":
+            reason = f"readers of {view} get rows of the batch layer now, and only its stream has changes; retry later"
+            raise Problem(503, reason, retry_after=5)
+        if len(found.rows) > self._rows:
+            raise BadInput(f"where: subscribers begin with at most {self._rows} rows; name columns of the key")
+        first = [(found.place, resync_message(_GONE, None))] if is_resync else []
+        rows = found.message(view, prepared.filter.relation.key)
+        subscriber.begin(found.place, [*first, (found.place, rows)])
+
+    async def _go_on(self, view: str, tail: Tail, subscriber: Subscriber, place: Place | None) -> bool:
+        """Go on behind a place, if that is possible."""
+        if place is None or place.version != tail.place.version:
+            return False
+        async with self._reading:
+            if place.number > tail.place.number:
+                await self._advance()  # the client may have got more from another process
+            if place.number < tail.begin.number:
+                steps = await self.outbox.steps_after(view, place)
+                if steps is None:
+                    return False
+                earlier = [each for each in steps if each.place.number <= tail.begin.number]
+                if not earlier or earlier[-1].place != tail.begin:
+                    return False
+                tail.extend(earlier, place)
+            messages = tail.messages_after(place, subscriber.prepared)
+            if messages is None:
+                return False
+            subscriber.begin(tail.place, messages)
+            return True
+
+    async def _follow(self) -> None:
+        """Read while there are subscribers. While PostgreSQL is away, subscribers wait."""
+        is_away = False
+        while self._tails:
+            try:
+                if is_away:
+                    await self._pool.check()  # replaces the connections that PostgreSQL has ended
+                async with self._reading:
+                    await self._advance()
+                is_away = False
+            except (psycopg.Error, PoolTimeout) as error:
+                if not is_away:
+                    log.warning("subscribers wait for PostgreSQL: %s", error)
+                is_away = True
+            except Exception:
+                log.exception("the changes of views cannot be read")
+                for view, tail in list(self._tails.items()):
+                    self._end(view, tail, "the API has a defect, which its log describes")
+            await asyncio.sleep(_RETRY_SECONDS if is_away else _POLL_SECONDS)
+
+    async def _advance(self) -> None:
+        """Send all steps that are in the outbox."""
+        heads = await self.outbox.heads(self._tails)
+        for view, tail in list(self._tails.items()):
+            head = heads.get(view)
+            if head is None or head.version != tail.place.version:
+                self._end(view, tail, "readers see another version of the view, or it no longer publishes")
+            elif head != tail.place and not await self._read(view, tail, head):
+                self._end(view, tail, _GONE)
+
+    async def _read(self, view: str, tail: Tail, head: Place) -> bool:
+        """Send the steps up to `head`. False if the outbox does not continue where the tail is."""
+        while tail.place != head:
+            steps = await self.outbox.steps_after(view, tail.place)
+            if not steps:
+                return False
+            for step in steps:
+                tail.tell(step)
+            if tail.place.number >= head.number:
+                return True
+        return True
+
+    def _end(self, view: str, tail: Tail, reason: str) -> None:
+        tail.resync(reason)
+        if self._tails.get(view) is tail:
+            del self._tails[view]

@@ -1,0 +1,95 @@
+"""Tails: the steps of one view as the process has read them, and its subscribers."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from truelog.services.api.changes.filter import Values
+from truelog.services.api.changes.outbox import PORTION, Prepared
+from truelog.services.api.changes.place import Place
+from truelog.services.api.changes.step import Change, Step
+from truelog.services.api.changes.subscriber import Message, Subscriber
+
+_Columns = tuple[str, ...]
+
+
+class Tail:
+    """Follows one version of a view. It keeps recent steps, so that a client that comes back costs no query."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place  # up to which subscribers have steps
+        self._begin = place  # of the steps that are kept
+        self._steps = deque[Step]()
+        self._rows = 0
+        self._groups: dict[_Columns, dict[Values, set[Subscriber]]] = {}
+
+    @property
+    def subscribers(self) -> list[Subscriber]:
+        return [each for groups in self._groups.values() for group in groups.values() for each in group]
+
+    def add(self, subscriber: Subscriber) -> None:
+        prepared = subscriber.prepared
+        self._groups.setdefault(prepared.filter.columns, {}).setdefault(prepared.values, set()).add(subscriber)
+
+    def remove(self, subscriber: Subscriber) -> None:
+        columns, values = subscriber.prepared.filter.columns, subscriber.prepared.values
+        groups = self._groups.get(columns, {})
+        groups.get(values, set()).discard(subscriber)
+        if not groups.get(values):
+            groups.pop(values, None)
+        if not groups:
+            self._groups.pop(columns, None)
+
+    def tell(self, step: Step) -> None:
+        """Send a step to the subscribers whose rows it changes. Equal filters share one message."""
+        self.place = step.place
+        self._keep(step)
+        for columns, groups in self._groups.items():
+            for values, changes in _grouped(step, columns, groups).items():
+                message = step.message(changes)
+                for each in tuple(groups[values]):
+                    each.put(step.place, message)
+
+    def resync(self, reason: str) -> None:
+        """End all subscribers: the next step is not known."""
+        for each in self.subscribers:
+            each.resync(reason)
+
+    def extend(self, steps: Sequence[Step], begin: Place) -> None:
+        """Keep earlier steps too, from `begin` to the first step that is kept."""
+        self._begin = begin
+        self._steps.extendleft(reversed(steps))
+        self._rows += sum(len(each.changes) for each in steps)
+
+    @property
+    def begin(self) -> Place:
+        return self._begin
+
+    def messages_after(self, place: Place, prepared: Prepared) -> list[Message] | None:
+        """The messages for a filter behind a place. None if the place is not in this history."""
+        known = [self._begin, *(each.place for each in self._steps)]
+        if place not in known:
+            return None
+        later = list(self._steps)[known.index(place) :]
+        columns, values = prepared.filter.columns, prepared.values
+        found = ((step, _grouped(step, columns, {values}).get(values)) for step in later)
+        return [(step.place, step.message(changes)) for step, changes in found if changes]
+
+    def _keep(self, step: Step) -> None:
+        self._steps.append(step)
+        self._rows += len(step.changes)
+        while self._rows > PORTION and self._steps:
+            dropped = self._steps.popleft()
+            self._begin = dropped.place
+            self._rows -= len(dropped.changes)
+
+
+def _grouped(step: Step, columns: _Columns, wanted: Iterable[Values]) -> dict[Values, Sequence[Change]]:
+    """The changes of a step by the values of these columns, for the values that someone wants."""
+    if not columns:
+        return {(): step.changes}
+    found: dict[Values, list[Change]] = {}
+    for key, change in zip(step.keys, step.changes, strict=True):
+        values = tuple(bytes(key[each]) for each in columns)
+        if values in wanted:
+            found.setdefault(values, []).append(change)
+    return {**found}

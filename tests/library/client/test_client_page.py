@@ -1,0 +1,121 @@
+"""The page of `docs/applications.md` that updates itself, with its back end, in a JavaScript runtime."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from pyspark.sql.types import LongType, StringType
+
+from tests.deadline import deadline, until
+from tests.library.services.api.streaming import serving
+from truelog import Sum, View
+from truelog.kernel import merge
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import PROJECT, Settings
+from truelog.tables import deploy
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.output import outbox
+from truelog.tables.table import Table
+
+# What the page needs of a browser. Each new content of the list is printed.
+BROWSER = """
+globalThis.document = {
+  querySelector: () => ({
+    replaceChildren: (...items) => console.log(JSON.stringify(items.map((each) => each.textContent))),
+  }),
+  createElement: () => ({ textContent: "" }),
+};
+"""
+NEWEST = "SELECT reader_id, 'ann' AS author_id, 'says ' || tweet_id AS text FROM {view}"
+
+
+def example(begin: str) -> str:
+    """The example of the page that begins with this line."""
+    text = (PROJECT / "docs" / "applications.md").read_text()
+    [found] = re.findall(rf"```\w+\n({re.escape(begin)}.*?)```", text, re.DOTALL)
+    return str(found)
+
+
+def timeline() -> CompiledView:
+    view = View(
+        reads=("tweet",),
+        transform=lambda tweet: tweet,
+        key=("reader_id", "tweet_id"),
+        measures={"entries": Sum()},
+        present={"newest": NEWEST},
+        publish=True,
+    )
+    types = {"reader_id": StringType(), "tweet_id": StringType(), "entries": LongType()}
+    return CompiledView((Table("home_timeline", view, types, "timeline"),))
+
+
+def post(connection: Connection, compiled: CompiledView, reader: str, tweet: str) -> None:
+    """What a merge does."""
+    with connection.transaction():
+        merge.lock(connection, compiled)
+        connection.execute("INSERT INTO state.home_timeline_v1 VALUES (%s, %s, 1)", (reader, tweet))
+        outbox.record_changes(connection, compiled)
+
+
+@contextmanager
+def program(*command: str, **options: object) -> Iterator[subprocess.Popen[str]]:
+    """A process until the end of the block."""
+    with subprocess.Popen(command, text=True, **options) as process:  # type: ignore[call-overload]
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def page(postgresql: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """The folder and the address of the page, which its own back end serves."""
+    with serving(postgresql) as api, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        free.close()
+        for name, begin in (("timeline.html", "<!doctype html>"), ("timeline.py", "# timeline.py")):
+            (tmp_path / name).write_text(example(begin).replace("http://127.0.0.1:18083", api.url))
+        monkeypatch.setenv("SHOP_READS", postgresql.reader_key.get_secret_value())
+        with program(sys.executable, "timeline.py", str(port), cwd=tmp_path, stderr=subprocess.DEVNULL):
+            yield tmp_path, f"http://127.0.0.1:{port}"
+
+
+def page_of(address: str) -> str:
+    """The page, as soon as the back end listens."""
+
+    def answers() -> None:
+        try:
+            httpx.get(address, timeout=deadline(30))
+        except httpx.TransportError as error:
+            raise ServiceDown(str(error)) from error
+
+    until(answers, 30, "the back end")
+    return httpx.get(address, timeout=deadline(30)).text
+
+
+def test_the_page_shows_a_timeline_and_updates_itself(postgresql: Settings, page: tuple[Path, str]) -> None:
+    """It has no key, and sees no change of another reader."""
+    folder, address = page
+    with connect(postgresql, autocommit=True) as connection:
+        deploy.deploy_table(connection, timeline())
+        post(connection, timeline(), "bob", "t1")
+        html = page_of(address)
+        assert postgresql.reader_key.get_secret_value() not in html
+        assert len(example("<!doctype html>").splitlines()) <= 20
+        [script] = re.findall(r"<script type=\"module\">(.*?)</script>", html, re.DOTALL)
+        (folder / "page.js").write_text(BROWSER + script)
+        deno = str(Path(sys.executable).parent / "deno")
+        with program(deno, "run", "--allow-net=127.0.0.1", str(folder / "page.js"), stdout=subprocess.PIPE) as shown:
+            assert shown.stdout is not None
+            assert json.loads(shown.stdout.readline()) == ["ann: says t1"]
+            post(connection, timeline(), "eve", "t2")
+            post(connection, timeline(), "bob", "t3")
+            assert sorted(json.loads(shown.stdout.readline())) == ["ann: says t1", "ann: says t3"]

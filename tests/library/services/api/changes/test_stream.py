@@ -1,0 +1,121 @@
+"""Who may follow what: scoped tokens, also as a parameter, and streams whose credential ends."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.deadline import until
+from tests.library.relay.published import Published, declared, deployed
+from tests.library.services.api.streaming import Served, serving
+from truelog.services.api.changes import stream
+from truelog.storage.api_key import Role, add_key, revoke_key
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.tables import deploy
+
+
+@pytest.fixture(scope="module")
+def connection(postgresql: Settings) -> Iterator[Connection]:
+    with connect(postgresql, autocommit=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def view(postgresql: Settings, connection: Connection) -> Iterator[Published]:
+    made = deployed(postgresql, connection)
+    made.change({"p1": "1", "p2": "2"})
+    yield made
+    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
+
+
+@pytest.fixture(scope="module")
+def api(postgresql: Settings, view: Published) -> Iterator[Served]:
+    with serving(postgresql) as served:
+        yield served
+
+
+def token(api: Served, view: str, key: str | None = None, **changes: Any) -> str:
+    held = key or api.settings.reader_key.get_secret_value()
+    asked = {"view": view, "key": {"product": "p1"}} | changes
+    made = httpx.post(f"{api.url}/tokens", json=asked, headers={"Authorization": f"Bearer {held}"})
+    assert made.status_code == 200, made.text
+    return str(made.json()["token"])
+
+
+def test_a_token_follows_its_rows_and_no_others(api: Served, view: Published) -> None:
+    """It may be a parameter, because a browser's `EventSource` sends no header."""
+    name = view.compiled.name
+    held = token(api, name)
+    for credential, asked in ((held, {}), ("", {"token": held})):
+        with api.following(name, credential=credential, **asked) as told:
+            assert told.next() is not None
+            assert list(told.rows) == ['{"product":"p1"}']
+            assert told.answer.headers["Cache-Control"] == "no-store"
+        with api.following(name, credential=credential, where="product=p2", **asked) as told:
+            assert told.next() is not None
+            assert told.rows == {}
+
+
+def test_strangers_and_keys_in_the_address_are_refused(api: Served, view: Published) -> None:
+    name, key = view.compiled.name, api.settings.reader_key.get_secret_value()
+    held = token(api, name)
+    for asked in ({}, {"token": key}, {"token": f"{held}x"}, {"token": "a.b.c"}):
+        assert api.refused(name, credential="", **asked).status_code == 401
+    assert api.refused("cart", credential="", token=held).status_code == 403
+    rows = httpx.get(f"{api.url}/views/{name}/rows", params={"token": held})
+    assert rows.status_code == 401  # only a subscriber's token may be a parameter
+    producer = api.settings.producer_key.get_secret_value()
+    assert api.refused(name, credential=producer).status_code == 403
+
+
+def test_a_stream_ends_with_its_credential(
+    postgresql: Settings, connection: Connection, view: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.1)
+    key = add_key(connection, "leaver", Role.READER, "a test")
+    with serving(postgresql) as api:
+        held = token(api, view.compiled.name, key)
+        with api.following(view.compiled.name, credential=held) as told:
+            assert told.next() is not None
+            revoke_key(connection, "leaver", "a test")
+            assert told.next() is None
+
+
+def test_too_many_subscribers_are_refused(postgresql: Settings, view: Published) -> None:
+    with serving(postgresql, api_subscribers=1) as api:
+        with api.following(view.compiled.name) as told:
+            told.next()
+            assert api.refused(view.compiled.name).status_code == 429
+
+        def require_room() -> None:
+            with api.following(view.compiled.name) as again:
+                if again.answer.status_code != 200:
+                    raise ServiceDown("the first subscriber is not gone yet")
+
+        until(require_room, 20, "room for another subscriber")
+
+
+def test_too_many_rows_are_refused(postgresql: Settings, view: Published) -> None:
+    with serving(postgresql, api_subscriber_rows=1) as api:
+        refused = api.refused(view.compiled.name)
+        assert (refused.status_code, "name columns of the key" in refused.json()["detail"]) == (422, True)
+        with api.following(view.compiled.name, where="product=p1") as told:
+            assert told.next() is not None
+
+
+def test_the_service_ends_while_subscribers_wait(postgresql: Settings, view: Published) -> None:
+    """It does not wait for them, and they learn it by the end of the stream."""
+    with serving(postgresql) as api, api.following(view.compiled.name) as told:
+        told.next()
+        api.server.should_exit = True
+        assert told.next() is None
+        api.thread.join()
+
+
+def test_a_head_has_no_stream(api: Served, view: Published) -> None:
+    held = {"Authorization": f"Bearer {api.settings.reader_key.get_secret_value()}"}
+    head = httpx.head(f"{api.url}/views/{view.compiled.name}/changes", headers=held)
+    assert (head.status_code, head.headers["Content-Type"]) == (200, "text/event-stream; charset=utf-8")
