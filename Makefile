@@ -48,9 +48,9 @@ affected: install
 platform: install
 	@.venv/bin/python -m tests.warm
 
-# Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
+# Tests the pages, the tracker and the shop in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install
-	.venv/bin/python -m pytest $(THREE_FILES) tests/pages/browser*.py
+	.venv/bin/python -m pytest $(THREE_FILES) tests/pages/browser*.py tests/scenes/browser*.py
 
 # Hours of runs that CI leaves out: a cluster, a soak, the mutation run, each test alone, and the gate under load. Each
 # green part is recorded. `make nightly PARTS="soak cluster"` runs some parts.
@@ -86,6 +86,7 @@ up: install
 	.venv/bin/truelog up
 
 down:
+	@.venv/bin/python -m demo.shop
 	.venv/bin/truelog down
 
 lock: .venv/bin/python

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import hypothesis
@@ -13,6 +14,9 @@ from tests import warm
 from tests.deadline import deadline
 from tests.servers import STORES, Environment, OwnServers, SharedServers, isolated
 from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Every run uses the same examples, so a failure can be reproduced elsewhere. Hypothesis would also draw constants that
 # occur in the loaded modules, which depend on the tests before.
@@ -88,3 +92,15 @@ def s3(environment: Environment) -> Settings:
 def platform(environment: Environment) -> Settings:
     """PostgreSQL, Kafka and S3, with the event types registered."""
     return environment.provide(*STORES)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator["Browser"]:
+    from playwright.sync_api import sync_playwright
+
+    from tests.pages import browsing
+
+    with sync_playwright() as playwright:
+        browser = browsing.launch(playwright)
+        yield browser
+        browser.close()

@@ -6,7 +6,7 @@
 4. Show three views as readers see them (a cube, carts, a timeline), and each view's positions.
 5. Prove that each view equals its rebuild.
 6. Recompute the closed log days with a backfill.
-7. Show the page addresses and how to sign in.
+7. Start the example shop, and show the addresses of the pages and how to sign in.
 """
 
 import subprocess
@@ -22,6 +22,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 import runtime
+from demo import shop
 from pages.files import TABS
 from runtime.airflow_client import ENDED, Airflow, sign_in
 from runtime.airflow_configuration import url
@@ -76,7 +77,9 @@ def main() -> int:
     exit_code = _run("reconcile")  # 5
     _backfill(settings)  # 6
     _run("status")  # 7
+    address = shop.start(settings)
     _say("\n".join(["Pages to open:", *(f"  {url(settings)}/plugin/truelog/truelog/{page}" for page in TABS)]))
+    _say(f"A shop to try (examples/shop), whose events are in the views about a second later:\n  {address}")
     _say(f"Done in {time.monotonic() - began:.0f} s. `make down` stops everything; `make demo` starts it again.")
     return exit_code
 
@@ -87,6 +90,7 @@ def _home() -> Settings:
     if not (home / "kafka").exists():  # the day length of an existing log must not change
         file = home / ENVIRONMENT_FILE
         write_private(file, file.read_text() + SHORT)
+    shop.allow(home)
     return Settings(home=settings.home)
 
 

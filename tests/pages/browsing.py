@@ -18,11 +18,16 @@ LAPTOP: ViewportSize = {"width": 1280, "height": 800}
 REFUSED = re.compile("status of (400|409)")  # invalid input, or a conflict with an earlier action
 
 
-def launch(playwright: Playwright) -> Browser:
+def executable() -> str:
     found = next(filter(None, map(shutil.which, NAMES)), None)
-    expect.set_options(timeout=deadline(20_000))
     assert found, f"None of {', '.join(NAMES)} is installed. Install Chromium with the system's package manager."
-    return playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])  # Chromium has no sandbox for root
+    return found
+
+
+def launch(playwright: Playwright) -> Browser:
+    expect.set_options(timeout=deadline(20_000))
+    path = executable()
+    return playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # Chromium has no sandbox for root
 
 
 def sign_in(browser: Browser, settings: Settings, user: str, *, bypass_csp: bool = False) -> BrowserContext:
@@ -45,6 +50,17 @@ def collect_errors(page: Page) -> list[str]:
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    return errors
+
+
+def collect_page_errors(context: BrowserContext) -> list[list[str]]:
+    """The same list for each page that is opened in this browser."""
+    errors: list[list[str]] = []
+
+    def watch(page: Page) -> None:
+        errors.append(collect_errors(page))
+
+    context.on("page", watch)
     return errors
 
 

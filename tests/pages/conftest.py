@@ -150,18 +150,6 @@ def users(pages: Settings, _clients: dict[str, Airflow]) -> dict[str, Airflow]:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator["Browser"]:
-    from playwright.sync_api import sync_playwright
-
-    from tests.pages import browsing
-
-    with sync_playwright() as playwright:
-        browser = browsing.launch(playwright)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="session")
 def signed_in(_served: Settings, chromium: "Browser") -> dict[str, "BrowserContext"]:
     """A browser context for each user."""
     from tests.pages import browsing

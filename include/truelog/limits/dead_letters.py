@@ -4,26 +4,18 @@ Each key has a budget of dead letters that refills at a constant rate. A request
 rejected as a whole and stores nothing. Requests without bad events are never limited.
 """
 
-import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from truelog.limits.budget import Budgets
 from truelog.support.errors import RequestRefused
-
-
-@dataclass
-class _Budget:
-    left: float
-    at: float
 
 
 class DeadLetterLimit:
     """Allows each key `burst` dead letters at once, and `rate` per second in the long run."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
-        self._budgets: dict[str, _Budget] = {}
+        self._rate, self._budgets = rate, Budgets(rate, burst, clock)
 
     def take(self, key: str, letters: int) -> None:
         """Take the letters from the key's budget.
@@ -31,14 +23,6 @@ class DeadLetterLimit:
         Raises:
             RequestRefused: 429, the budget is too small. `Retry-After` says when it will be large enough.
         """
-        if not letters:
-            return
-        now = self._clock()
-        budget = self._budgets.setdefault(key, _Budget(self._burst, now))
-        budget.left = min(self._burst, budget.left + (now - budget.at) * self._rate)
-        budget.at = now
-        if budget.left < letters:
-            seconds = math.ceil((letters - budget.left) / self._rate)
+        if letters and (seconds := self._budgets.take(key, letters)):
             reason = f"{letters} events are invalid, and a key may send {self._rate:g} invalid events per second"
             raise RequestRefused(429, f"{reason}; nothing was stored", retry_after=seconds)
-        budget.left -= letters

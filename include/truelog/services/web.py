@@ -13,8 +13,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route as WebRoute
 from starlette.routing import compile_path
 
+from truelog.services import page_access
 from truelog.services.declaration import Http, Route
-from truelog.storage.api_key import RELOAD_SECONDS, KeyRing
+from truelog.storage.api_key import RELOAD_SECONDS, KeyRing, Role
 from truelog.support.background import Background, running
 from truelog.support.errors import RequestRefused
 from truelog.support.settings import Settings
@@ -58,12 +59,16 @@ async def up_to_date(keys: KeyRing) -> AsyncIterator[None]:
 
 
 def _web_route(route: Route, handler: Handler, keys: KeyRing) -> WebRoute:
-    async def endpoint(request: Request) -> Response:
+    if route.role is Role.BROWSER:
+        endpoint = page_access.endpoint(route.method, handler, keys, _refused)
+        return WebRoute(route.path, endpoint, methods=[route.method, "OPTIONS"])
+
+    async def answer(request: Request) -> Response:
         if route.role is not None:
             request.state.key = keys.authorize(request.headers.get("authorization", ""), route.role)
         return await handler(request)
 
-    return WebRoute(route.path, endpoint, methods=[route.method])
+    return WebRoute(route.path, answer, methods=[route.method])
 
 
 def matches(route: Route, request: Request) -> bool:

@@ -4,6 +4,9 @@ A key has the form `name.secret`. The database stores the name, the role and a h
 bits, so a fast hash is safe. Setup generates the first three keys and writes them to the home's settings. Each process
 keeps all keys in memory and reloads them every few seconds, so that no request waits for the database. A revoked key
 stops working at the next reload.
+
+A page's key is public, because every visitor can read it. It names the origins of the pages and the event types that it
+may send, and permits nothing else.
 """
 
 import hashlib
@@ -31,14 +34,27 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 class Role(StrEnum):
-    """The permissions of a key: a producer may post events, a reader may query views, and an admin may do anything."""
+    """The permissions of a key.
+
+    A producer may post events, a reader may query views, and an admin may do anything. A browser may send events of
+    some types from pages of some origins.
+    """
 
     PRODUCER = "producer"
     READER = "reader"
     ADMIN = "admin"
+    BROWSER = "browser"
 
     def may_act_as(self, other: "Role") -> bool:
         return self in (other, Role.ADMIN)
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the key of a page permits: these origins and these event types."""
+
+    origins: tuple[str, ...]
+    event_types: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -48,6 +64,7 @@ class ApiKey:
     name: str
     role: Role
     sha256: bytes
+    page: Page | None = None  # of a browser's key
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,8 @@ class KeyEntry:
     role: Role
     made_at: datetime
     revoked_at: datetime | None
+    origins: list[str]  # of a browser's key, like the event types
+    event_types: list[str]
 
 
 def generate_key(name: str) -> str:
@@ -88,25 +107,31 @@ def store_first_keys(settings: Settings) -> None:
 
 def list_keys(connection: Connection) -> list[KeyEntry]:
     """All keys in order of their names, including revoked keys."""
-    rows = connection.execute("SELECT name, role, made_at, revoked_at FROM truelog.api_key ORDER BY name").fetchall()
-    return [KeyEntry(name, Role(role), made_at, revoked_at) for name, role, made_at, revoked_at in rows]
+    rows = connection.execute(
+        "SELECT name, role, made_at, revoked_at, coalesce(origins, '{}'), coalesce(event_types, '{}') "
+        "FROM truelog.api_key ORDER BY name"
+    ).fetchall()
+    return [KeyEntry(name, Role(role), *others) for name, role, *others in rows]
 
 
-def add_key(connection: Connection, name: str, role: Role, doer: str) -> str:
+def add_key(connection: Connection, name: str, role: Role, doer: str, page: Page | None = None) -> str:
     """Generate a key, store its hash and return the key, which cannot be read again.
 
     Raises:
-        BadDeclaration: the name is not valid.
+        BadDeclaration: the name is not valid, or a page is named for another role, or not for a browser.
         BadInput: a valid or revoked key already has that name.
     """
     key = generate_key(name)
+    if (role is Role.BROWSER) != (page is not None and bool(page.origins) and bool(page.event_types)):
+        raise BadDeclaration("A browser's key, and no other, names its origins and its event types.")
     added = connection.execute(
-        "INSERT INTO truelog.api_key (name, role, sha256) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-        (name, role.value, _hash(key)),
+        "INSERT INTO truelog.api_key (name, role, sha256, origins, event_types) VALUES (%s, %s, %s, %s, %s) "
+        "ON CONFLICT DO NOTHING",
+        (name, role.value, _hash(key), page and list(page.origins), page and list(page.event_types)),
     )
     if not added.rowcount:
         raise BadInput(f"A valid or revoked key named {name} already exists. Choose another name.")
-    audit_trail.record_operation(connection, OperationKind.KEY_ADD, name, doer, f"role {role}")
+    audit_trail.record_operation(connection, OperationKind.KEY_ADD, name, doer, f"role {role}{_of(page)}")
     return key
 
 
@@ -139,9 +164,12 @@ class KeyRing:
     def load(self) -> None:
         with connect(self._settings) as connection:
             rows = connection.execute(
-                "SELECT name, role, sha256 FROM truelog.api_key WHERE revoked_at IS NULL"
+                "SELECT name, role, sha256, origins, event_types FROM truelog.api_key WHERE revoked_at IS NULL"
             ).fetchall()
-        keys = [ApiKey(name, Role(role), sha256) for name, role, sha256 in rows]
+        keys = [
+            ApiKey(name, Role(role), sha256, Page(tuple(origins), tuple(types)) if role == Role.BROWSER else None)
+            for name, role, sha256, origins, types in rows
+        ]
         self._keys = {key.name: key for key in keys}
 
     def reload(self) -> None:
@@ -165,6 +193,19 @@ class KeyRing:
             raise RequestRefused(403, f"a {found.role} may not do this; use the key of a {role}")
         return found
 
+    def authorize_page(self, key: str, origin: str) -> ApiKey:
+        """The browser's key that a page of this origin sends.
+
+        Raises:
+            RequestRefused: the key is not that of a browser, or the page has another origin.
+        """
+        found = self.find(key)
+        if found is None or found.page is None:
+            raise RequestRefused(401, "no such key of a browser; `truelog key add NAME --role browser` makes one")
+        if origin not in found.page.origins:
+            raise RequestRefused(403, f"the key is for pages of {', '.join(found.page.origins)}")
+        return found
+
     def knows(self, name: str, role: Role) -> bool:
         """Whether a valid key has this name, and may act in this role."""
         found = self._keys.get(name)
@@ -174,6 +215,10 @@ class KeyRing:
         """The stored key that matches `key`. The comparison takes the same time for every secret."""
         candidate = self._keys.get(_name(key), self._unknown)
         return candidate if hmac.compare_digest(candidate.sha256, _hash(key)) else None
+
+
+def _of(page: Page | None) -> str:
+    return f", {', '.join(page.event_types)} from {', '.join(page.origins)}" if page else ""
 
 
 def _name(key: str) -> str:

@@ -5,10 +5,12 @@ from truelog.storage.api_key import Role
 from truelog.support.settings import KafkaUser
 
 EVENTS = Route("POST", "/events", Role.PRODUCER)
+BROWSER = Route("POST", "/browser", Role.BROWSER)  # events of pages, which `TRACKER` sends
+TRACKER = Route("GET", "/truelog.1.js")
 COMMANDS = Route("POST", "/commands/{name}", Role.PRODUCER)
 RECEIPTS = Route("GET", "/commands/receipts/{receipt}", Role.PRODUCER)
 OPENAPI = Route("GET", "/openapi.json", Role.PRODUCER)
-HTTP = Http("Collector", 18080, (EVENTS, COMMANDS, RECEIPTS, OPENAPI, HEALTH))
+HTTP = Http("Collector", 18080, (EVENTS, BROWSER, TRACKER, COMMANDS, RECEIPTS, OPENAPI, HEALTH))
 SERVICE = Service(
     name="collector",
     module="truelog.services.collector.service",

@@ -24,6 +24,8 @@ With the token, the sender can ask the API for an answer that contains its good 
 | 429 | too many requests or bad events; a refused address. Nothing is acknowledged. Retry after `Retry-After` seconds |
 | 503 | Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
 
+`POST /browser?key=KEY` takes an array of events from a page. The key is that of a browser (docs/tracker.md).
+`GET /truelog.1.js` is the tracker, which sends them. It needs no key.
 `POST /commands/NAME` decides a command (`command_routes`).
 `GET /openapi.json` returns this as an OpenAPI document, with a schema for each event type (`docs/events.md`).
 `GET /health` needs no key. It returns 200 while the collector can accept events, and 503 otherwise.
@@ -49,21 +51,33 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from truelog.control import event_registry
+from truelog.limits.address_events import AddressEventLimit
 from truelog.limits.dead_letters import DeadLetterLimit
 from truelog.limits.rate_limiter import CHECK_SECONDS, DecisionReader, RateLimiter
 from truelog.services import web
-from truelog.services.collector import openapi
+from truelog.services.collector import openapi, tracker
 from truelog.services.collector.command_routes import CommandRoutes
-from truelog.services.collector.declaration import COMMANDS, EVENTS, HTTP, OPENAPI, RECEIPTS, SERVICE
+from truelog.services.collector.declaration import (
+    BROWSER,
+    COMMANDS,
+    EVENTS,
+    HTTP,
+    OPENAPI,
+    RECEIPTS,
+    SERVICE,
+    TRACKER,
+)
 from truelog.services.declaration import HEALTH
 from truelog.services.http_server import run_server
 from truelog.sources.collector import body as body_reader
 from truelog.sources.collector import parser as event_parser
 from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
+from truelog.sources.collector.parser import RawEvent
 from truelog.sources.collector.position_token import RELOAD_SECONDS as IDS_SECONDS
 from truelog.sources.collector.position_token import TokenMaker
 from truelog.sources.collector.producer import EventProducer, PartitionOffset
-from truelog.storage.api_key import ApiKey
+from truelog.sources.collector.recent_events import RecentEvents
+from truelog.storage.api_key import ApiKey, Page
 from truelog.support.background import Background, running
 from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.support.settings import Settings
@@ -95,6 +109,8 @@ class Collector:
         self.producer = EventProducer(settings)
         self._limiter = RateLimiter(DecisionReader(settings)) if settings.collector_rate_limit else None
         self._capacity = _capacity(settings)
+        self._addresses = AddressEventLimit(settings.collector_browser_events)
+        self._recent = RecentEvents()
         self._dead_letters = DeadLetterLimit(settings.collector_key_dead_letters, settings.collector_body_events)
         self._classifier = EventClassifier(event_registry.event_types(settings), settings.collector_event_bytes)
         self._tokens = TokenMaker(settings)
@@ -159,7 +175,8 @@ class Collector:
         sender: ApiKey = request.state.key
         if self._limiter is not None:
             self._limiter.require_allowed(request.client and request.client.host)
-        media_type = _media_type(request)
+        # A page sends JSON as text, because JSON would need a preflight.
+        media_type = _JSON if sender.page else _media_type(request)
         if media_type not in _SPLITTERS:
             raise RequestRefused(415, f"Content-Type: send {' or '.join(_SPLITTERS)}")
         self.producer.require_reachable()
@@ -167,10 +184,23 @@ class Collector:
             body = await self._body(request, claim)
             run = _run_here if _is_small(body, media_type) else self._run_in_thread
             receipt = Receipt(_now(), sender.name)
-            records = await run(partial(self._classify, body, media_type, receipt))
+            records = await run(partial(self._classify, body, media_type, receipt, sender.page))
+            if sender.page:
+                self._addresses.take(request.client and request.client.host, len(records))
             self._dead_letters.take(sender.name, sum(record.defect is not None for record in records))
-            offsets = await self.producer.append(records)
+            offsets = await self._append(records, sender)
             return await run(partial(_response, records, offsets, self._tokens.token(records, offsets)))
+
+    async def _append(self, records: Sequence[ClassifiedRecord], sender: ApiKey) -> list[PartitionOffset]:
+        if sender.page:
+            return await self._recent.append(sender.name, records, self.producer.append)
+        return await self.producer.append(records)
+
+    async def post_from_page(self, request: Request) -> JSONResponse:
+        """Store the events of a page, unless the visitor's browser asks not to be tracked."""
+        if "1" in (request.headers.get("sec-gpc"), request.headers.get("dnt")):
+            return JSONResponse({"good": [], "bad": [], "declined": "the browser asks not to be tracked"})
+        return await self.post(request)
 
     async def read_json(self, request: Request) -> bytes:
         """The body of a request with one JSON document, within all limits."""
@@ -181,8 +211,10 @@ class Collector:
         with self._capacity.admit(request.state.key.name) as claim:
             return await self._body(request, claim)
 
-    def _classify(self, body: bytes, media_type: str, receipt: Receipt) -> list[ClassifiedRecord]:
-        events = _SPLITTERS[media_type](body, self.settings.collector_body_events)
+    def _classify(self, body: bytes, media_type: str, receipt: Receipt, page: Page | None) -> list[ClassifiedRecord]:
+        events = list(_SPLITTERS[media_type](body, self.settings.collector_body_events))
+        if page:
+            _require_permitted(events, page)
         return self._classifier.classify(events, receipt)
 
     async def _run_in_thread(self, work: Callable[[], _Result]) -> _Result:
@@ -214,6 +246,8 @@ def create_app(settings: Settings) -> Starlette:
 
     handlers = {
         EVENTS: collector.post,
+        BROWSER: collector.post_from_page,
+        TRACKER: tracker.serve,
         COMMANDS: commands.post,
         RECEIPTS: commands.receipt,
         OPENAPI: collector.describe,
@@ -238,6 +272,14 @@ def _is_small(body: bytes, media_type: str) -> bool:
     if len(body) > _INLINE_BYTES:
         return False
     return body.count(b"\n") < _INLINE_LINES if media_type == _LINES else body.lstrip()[:1] != b"["
+
+
+def _require_permitted(events: Sequence[RawEvent], page: Page) -> None:
+    """Raise 403 unless the key permits the type of each event."""
+    for index, event in enumerate(events):
+        if not isinstance(event.value, dict) or event.value.get("type") not in page.event_types:
+            types = ", ".join(page.event_types)
+            raise RequestRefused(403, f"event {index}: the key may only send {types}; nothing was stored")
 
 
 async def _run_here(work: Callable[[], _Result]) -> _Result:

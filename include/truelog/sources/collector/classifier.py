@@ -14,7 +14,7 @@ that the decoder and the model would parse differently.
 import base64
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pydantic import ValidationError
@@ -46,6 +46,7 @@ class ClassifiedRecord:
     key: bytes | None
     value: bytes
     defect: Defect | None = None
+    event_id: str | None = field(default=None, compare=False)  # of a good event
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,10 @@ class EventClassifier:
             return defect
         key = None if event_type.topic.key is None else getattr(model, event_type.topic.key)
         return ClassifiedRecord(
-            event_type.name, None if key is None else key.encode(), _with_receipt(event.raw, receipt.time)
+            event_type.name,
+            None if key is None else key.encode(),
+            _with_receipt(event.raw, receipt.time),
+            event_id=model.event_id,
         )
 
     def _type(self, event: RawEvent) -> EventType | Defect:

@@ -356,8 +356,10 @@ COMMENT ON TABLE truelog.capture IS 'The captured tables: the epoch of each, and
 -- Users and alerts
 
 CREATE TABLE truelog.api_key (
-    name text PRIMARY KEY, role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin')), sha256 bytea NOT NULL,
-    made_at timestamptz NOT NULL DEFAULT now(), revoked_at timestamptz
+    name text PRIMARY KEY, role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin', 'browser')),
+    sha256 bytea NOT NULL, made_at timestamptz NOT NULL DEFAULT now(), revoked_at timestamptz,
+    origins text[], event_types text[],
+    CHECK ((role = 'browser') = (origins IS NOT NULL) AND (role = 'browser') = (event_types IS NOT NULL))
 );
 COMMENT ON TABLE truelog.api_key IS 'The API keys and their roles. Only the hash of a key is stored';
 

@@ -23,8 +23,9 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings
 
+from truelog.support.origins import require_origin
+
 _VARIABLE = re.compile(r"truelog_(?P<field>(?P<service>\w+)_(?P<part>host|port))")
-_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d+)?")
 
 
 class Address(BaseModel):
@@ -46,8 +47,7 @@ def _networks(text: str) -> str:
 def _origins(text: str) -> str:
     """Check that the text lists origins of web pages, such as https://shop.example, separated by commas."""
     for each in filter(None, text.split(",")):
-        if not _ORIGIN.fullmatch(each.strip()):
-            raise ValueError(f"{each.strip()!r} is not an origin such as https://shop.example")
+        require_origin(each.strip())
     return text
 
 
@@ -67,6 +67,8 @@ class ServiceSettings(BaseSettings):
     collector_key_share: float = Field(default=0.5, gt=0, le=1)  # the largest share of this room for one API key
     # Dead letters per second that one API key may cause. At once, it may cause `collector_body_events` dead letters.
     collector_key_dead_letters: PositiveFloat = 50.0
+    # Events per second that one address may send with the keys of browsers. At once, it may send 50 times as many.
+    collector_browser_events: PositiveFloat = 20.0
     collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
     collector_command_seconds: PositiveFloat = 1.0  # how long an answer to a command waits for coordinates
     collector_rate_limit: bool = False  # refuse addresses that are over their policy or blocked (docs/rate-limits.md)

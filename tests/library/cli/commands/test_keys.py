@@ -1,12 +1,13 @@
 """`truelog key`: keys are added, listed and revoked, and the audit trail records every change."""
 
 import json
+from typing import Any
 
 import pytest
 
 from tests.command import answer, truelog
 from truelog.storage import audit_trail
-from truelog.storage.api_key import KeyRing, Role
+from truelog.storage.api_key import KeyRing, Page, Role
 from truelog.storage.database import connect
 from truelog.support.errors import RequestRefused
 from truelog.support.settings import Settings
@@ -23,7 +24,7 @@ def platform_keys(postgresql: Settings) -> Settings:
     return postgresql
 
 
-def listed() -> dict[str, dict[str, str | None]]:
+def listed() -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in answer("key", "list")["keys"]}
 
 
@@ -40,11 +41,46 @@ def test_a_key_is_shown_once_and_opens_what_its_role_may(platform_keys: Settings
         ring.authorize(f"Bearer {key}", Role.READER)
     entry = listed()[NAME]
     assert (entry["role"], entry["revoked_at"]) == ("producer", None)
-    assert set(entry) == {"name", "role", "made_at", "revoked_at"}
+    assert set(entry) == {"name", "role", "made_at", "revoked_at", "origins", "event_types"}
     secret = key.partition(".")[2]
     for shown in (truelog("key", "list"), truelog("key", "list", "--json")):
         assert NAME in shown.stdout
         assert secret not in shown.stdout + shown.stderr
+
+
+def test_a_browsers_key_names_its_origins_and_event_types(platform_keys: Settings) -> None:
+    origins, types = ("https://shop.example", "http://127.0.0.1:8000"), ("page_view", "like")
+    options = [*(f"--origin={each}" for each in origins), *(f"--type={each}" for each in types)]
+    key = answer("key", "add", NAME, "--role", "browser", *options)["key"]
+    ring = KeyRing(platform_keys)
+    ring.load()
+    assert ring.authorize_page(key, origins[1]).page == Page(origins, types)
+    with pytest.raises(RequestRefused, match="the key is for pages of https://"):
+        ring.authorize_page(key, "https://stranger.example")
+    for role in (Role.PRODUCER, Role.READER, Role.ADMIN):
+        with pytest.raises(RequestRefused, match="a browser may not"):
+            ring.authorize(f"Bearer {key}", role)
+    entry = listed()[NAME]
+    assert (entry["origins"], entry["event_types"]) == (list(origins), list(types))
+    assert "page_view like" in truelog("key", "list", COLUMNS="200").stdout
+
+
+@pytest.mark.usefixtures("platform_keys")
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--role=browser"], "names its origins"),
+        (["--role=browser", "--type=like"], "names its origins"),
+        (["--role=producer", "--type=like", "--origin=https://a.example"], "and no other"),
+        (["--role=browser", "--type=like", "--origin=a.example"], "not an origin"),
+        (["--role=browser", "--type=ticks", "--origin=https://a.example"], "ticks: choose from"),
+    ],
+)
+def test_a_key_that_permits_nothing_or_too_much_is_not_made(options: list[str], why: str) -> None:
+    refused = truelog("key", "add", NAME, *options, COLUMNS="400")
+    assert refused.returncode == 2
+    assert why in refused.stderr
+    assert NAME not in listed()
 
 
 def test_a_revoked_key_opens_nothing_after_the_next_reload(platform_keys: Settings) -> None:
