@@ -12,7 +12,8 @@
 10. batch work over 1, 10 and 100 log days, on a platform of its own
 11. requests of one address beyond its limit, on a platform of its own
 12. point reads of the API, on a platform of its own
-13. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
+13. commands on one key and on a million keys, on a platform of its own
+14. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
     and a kill, with four views and with all, each on a platform of its own
 """
 
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from bench import (
     archiving,
     collecting,
+    deciding,
     fanout,
     flink,
     folding,
@@ -212,6 +214,9 @@ class Suite:
         self.running = "reads", streaming.launch(self.settings, reading.VIEWS)
         return reading.run(self.settings, seconds=self.seconds)
 
+    def commands(self) -> list[Row]:
+        return deciding.run(self.settings, seconds=self.seconds)
+
     def whole_four(self) -> list[Row]:
         return list(whole.run(self.settings, VIEWS[FOUR], self.seconds, [whole.FAST]))
 
@@ -273,6 +278,7 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "history": Suite.history,
     "limits": Suite.limits,
     "reads": Suite.reads,
+    "commands": Suite.commands,
     "whole_four": Suite.whole_four,
     "whole_catalogue": Suite.whole_catalogue,
 }
@@ -282,6 +288,7 @@ APART: Mapping[str, Mapping[str, str]] = {
     "history": history.SETTINGS,
     "limits": {},
     "reads": {},
+    "commands": {},
     "whole_four": {},
     "whole_catalogue": {},
 }  # on a platform of its own, with these settings

@@ -10,6 +10,7 @@ from runtime import class_archive
 from truelog.capture import comparison
 from truelog.capture.comparison import SourceComparison
 from truelog.capture.source_table import captured_types
+from truelog.cli.failure import explained
 from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
@@ -37,6 +38,7 @@ def main() -> int:
             shop.execute(statement)
     found = _equal(settings)
     _say(f"customers: {found.rows} rows, {found.verdict} to the table at {found.lsn} of its database's log")
+    _say("`truelog query customers --relation current` shows the rows, and `make down` stops the platform.")
     return 0
 
 
@@ -66,4 +68,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with explained():
+        sys.exit(main())

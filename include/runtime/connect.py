@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from pathlib import Path
 
 import psycopg
 
@@ -16,8 +17,6 @@ from truelog.support.settings import Settings
 
 log = logging.getLogger("truelog.runtime")
 
-_START_SECONDS = 120
-
 
 def configure(settings: Settings) -> None:
     """Write the worker's files, and a file for each table that can be captured. A bad table stops no other."""
@@ -30,7 +29,7 @@ def configure(settings: Settings) -> None:
     with connect(settings, autocommit=True) as connection:
         epochs.record_refused(connection, reasons)
         numbers = {name: epochs.begin(connection, name) for name in types}
-    for former in connector.connectors(settings).glob("*.properties"):
+    for former in _files(settings):
         former.unlink()
     for name, reason in reasons.items():
         if reason is not None:
@@ -52,12 +51,13 @@ def _reasons(settings: Settings, types: dict[str, EventType]) -> dict[str, str |
 def ready(settings: Settings) -> None:
     """Raise ServiceDown unless Connect answers. A failed connector does not hold up a start.
 
-    A Connect that has just started makes the connectors of its files itself, and refuses requests until then.
+    Connect itself makes the connectors whose files exist when it starts, and takes no other requests until then. On a
+    busy machine, that takes minutes.
     """
     found = worker.ask(settings, "GET", "/connectors")
-    started = keeper.state(settings, "connect")
-    is_new = started["now"] - started["start"] < _START_SECONDS
-    if found is None or (is_new and not _names(settings) <= set(found)):
+    began = keeper.state(settings, "connect")["start"]  # in whole seconds
+    own = {each.stem for each in _files(settings) if int(each.stat().st_mtime) <= began}
+    if found is None or not own <= set(found):
         raise ServiceDown("it has not made its connectors yet")
 
 
@@ -73,7 +73,11 @@ def prepare(settings: Settings) -> None:
 
 def _names(settings: Settings) -> set[str]:
     """The tables that have the file of a connector."""
-    return {each.stem for each in connector.connectors(settings).glob("*.properties")}
+    return {each.stem for each in _files(settings)}
+
+
+def _files(settings: Settings) -> list[Path]:
+    return list(connector.connectors(settings).glob("*.properties"))
 
 
 def address(settings: Settings) -> str:

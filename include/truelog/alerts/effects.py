@@ -43,6 +43,7 @@ RULES = (
     *(Rule("no_input", effect, Reach.ALL) for effect in ("application_down", "application_restarting")),
     *(Rule("no_input", effect, Reach.ALL) for effect in ("stalled", "lagging", "lag_unknown")),
     *(Rule("no_input", effect, Reach.ALL) for effect in (*_COMPARISONS, "archive_unaudited", "quality_anomaly")),
+    Rule("no_input", "commands_behind", Reach.ALL),
     *(Rule("application_down", effect, Reach.SAME) for effect in ("application_restarting", "lagging")),
     *(Rule("application_down", effect, Reach.READERS) for effect in ("stalled", *_COMPARISONS)),
     # A comparison and a quality check read the archive.

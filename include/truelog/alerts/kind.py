@@ -218,6 +218,17 @@ KINDS = {
         "the output topic of {subject} does not continue, because the database has another history than the topic",
         "Was the database restored from a backup? Then run `truelog output resync {subject}`.",
     ),
+    "commands_behind": Kind(
+        Severity.CRITICAL,
+        "the states on which commands are decided lack records of {subject}",
+        "Run `truelog status`: is `commands` READY? Then read its log, logs/commands.log in the home.",
+        open_after=timedelta(minutes=1),
+    ),
+    "commands_waiting": Kind(
+        Severity.CRITICAL,
+        "events of accepted {subject} wait for the log. Collectors refuse all commands if too many wait",
+        "Run `truelog status`: are `kafka` and `commands` READY? Then read logs/commands.log in the home.",
+    ),
     "disk_low": Kind(
         Severity.CRITICAL,
         "the disk of the {subject} is nearly full",

@@ -10,7 +10,7 @@ from functools import partial
 
 import psycopg
 
-from truelog.alerts import applications, declarations, lag, omissions, resources, store, verification
+from truelog.alerts import applications, commands, declarations, lag, omissions, resources, store, verification
 from truelog.alerts.receiver import configured
 from truelog.alerts.rules import SOURCE_DOWN, Finding, NotificationPolicy, Observation, Source
 from truelog.lag import limits as lag_limits
@@ -29,6 +29,7 @@ SOURCES = (
     Source("declarations", declarations.DECLARATION_KINDS, 5.0, declarations.observe),
     Source("omissions", omissions.OMISSION_KINDS, 15.0, omissions.observe),
     Source("outputs", lag.OUTPUT_KINDS, 5.0, lag.observe_outputs),
+    Source("commands", commands.COMMAND_KINDS, 5.0, commands.observe),
     Source("disk", resources.DISK_KINDS, 15.0, resources.observe_disk),
     Source("clock", resources.CLOCK_KINDS, 15.0, resources.observe_clock),
     Source("capture", resources.CAPTURE_KINDS, 15.0, resources.observe_capture),

@@ -10,6 +10,8 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
 _MISSING, _REFUSED = 404, 300
+_SECONDS = 10
+_CHANGE_SECONDS = 90  # as long as Connect itself works on a change: it first asks the captured database
 
 
 def ask(settings: Settings, method: str, path: str, body: object = None) -> Any:
@@ -21,7 +23,8 @@ def ask(settings: Settings, method: str, path: str, body: object = None) -> Any:
     password = settings.connect_password.get_secret_value()
     credential = b64encode(f"{REST_USER}:{password}".encode()).decode()
     headers = {"Authorization": f"Basic {credential}", "Content-Type": "application/json"}
-    connection = HTTPConnection("127.0.0.1", settings.connect_port, timeout=10)
+    seconds = _SECONDS if method == "GET" else _CHANGE_SECONDS
+    connection = HTTPConnection("127.0.0.1", settings.connect_port, timeout=seconds)
     try:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()

@@ -12,7 +12,7 @@ from truelog.commands.command_log import Stored
 from truelog.commands.request import CommandRequest
 from truelog.commands.session import Session
 from truelog.schema.event import EventTypes
-from truelog.support.errors import ServiceDown, TruelogError
+from truelog.support.errors import NoRoom, ServiceDown, TruelogError
 from truelog.support.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,8 @@ class Decider:
         try:
             self._session = self._session or Session(self._settings, self._catalogue)
             decided = self._session.decide(self._types(), [request for request, _ in waiting])
+        except NoRoom as full:
+            _fail(waiting, full)  # the session stays: while Kafka is down, another one could not begin
         except (psycopg.Error, TruelogError) as error:
             self.stop()
             log.warning("no decision: %s", error)

@@ -13,6 +13,7 @@ from truelog.commands.catalogue import Catalogue
 from truelog.commands.command_log import Generations, Stored, decide_all
 from truelog.commands.folding.fold_positions import confirm
 from truelog.commands.request import CommandRequest
+from truelog.commands.room import Room
 from truelog.schema.event import EventTypes
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -27,6 +28,7 @@ class Session:
 
     def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
+        self._room = Room(settings.command_waiting_events)
         self._connection = connect(settings, autocommit=True)
         try:
             self._generations: Generations = confirm(self._connection, settings, catalogue)
@@ -35,7 +37,12 @@ class Session:
             raise
 
     def decide(self, types: EventTypes, requests: Sequence[CommandRequest]) -> list[Stored]:
-        """Decide commands in their order. After an error, the session is no longer used."""
+        """Decide commands in their order. After an error other than NoRoom, the session is no longer used.
+
+        Raises:
+            NoRoom: too many accepted events wait for the log. Nothing was decided.
+        """
+        self._room.require(self._connection)
         return decide_all(self._connection, self._catalogue, types, self._generations, requests)
 
     def __enter__(self) -> Self:

@@ -196,6 +196,10 @@ class ServiceDown(TruelogError):
     """A service did not answer before the deadline."""
 
 
+class NoRoom(ServiceDown):
+    """So many events of accepted commands wait for the log that commands are refused."""
+
+
 def describe(error: Exception) -> str:
     """The message of an error that a user can act on; of any other error, its type too."""
     return str(error) if isinstance(error, TruelogError) else f"{type(error).__name__}: {error}"

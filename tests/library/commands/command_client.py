@@ -27,6 +27,7 @@ class Answer:
 
     status: int
     body: bytes
+    retry_after: str | None = None
 
     @property
     def json(self) -> dict[str, Any]:
@@ -51,7 +52,7 @@ class CommandClient:
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            return Answer(response.status, response.read())
+            return Answer(response.status, response.read(), response.headers["Retry-After"])
         finally:
             connection.close()
 

@@ -157,14 +157,19 @@ def require_claims(settings: Settings, username: str, count: int) -> None:
 
 
 def test_a_receipt_stays_a_receipt(platform: Settings) -> None:
-    """While nothing is published, an accepted command gets a receipt, and then always the same answer."""
+    """While nothing is published, an accepted command gets a receipt, and then always the same answer.
+
+    Two events may wait for the log. While they do, the collector refuses all commands, and its session stays.
+    """
     service = start_commands(platform)
-    made = ready(start_collector(platform, TRUELOG_COLLECTOR_COMMAND_SECONDS="0.2"))
+    few = {"TRUELOG_COLLECTOR_COMMAND_SECONDS": "0.2", "TRUELOG_COMMAND_WAITING_EVENTS": "2"}
+    made = ready(start_collector(platform, **few))
     service.die()
     cart: dict[str, Any] = {"cart_id": new_name(), **CART}
     first = made.send("add_to_cart", "k", **cart, quantity=1)
     assert (first.status, first.json["acknowledged"], first.json["version"]) == (202, "receipt", 1)
     assert made.send("remove_from_cart", **cart).json["version"] == 2  # the decision has seen the first one
+    until(lambda: require_no_room(made, cart), 30, "a refusal, because two events wait")
     start_commands(platform)
 
     def require_published() -> None:
@@ -173,7 +178,18 @@ def test_a_receipt_stays_a_receipt(platform: Settings) -> None:
             raise ServiceDown("not in the log yet")
 
     until(require_published, 60, "the publication")
+    again = send_until_answered([made], "add_to_cart", "after", **cart, quantity=1)
+    assert (again.status in (200, 202), again.json["version"]) == (True, 3)
     assert made.send("add_to_cart", "k", **cart, quantity=1) == first
+
+
+def require_no_room(collector: Collector, cart: dict[str, Any]) -> None:
+    """A refused command, which adds no event, is answered until the collector looks again how many events wait."""
+    found = collector.send("remove_from_cart", **cart)
+    if found.status != 503:
+        raise ServiceDown(f"{found}")
+    assert "2 events of accepted commands wait for the log" in found.json["error"]
+    assert int(found.retry_after or 0) > 0
 
 
 def test_the_examples_of_the_page_run(collector: Collector) -> None:

@@ -27,4 +27,5 @@ class AlertSettings(BaseSettings):
     alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # age of the archive's last audit
     alert_dead_letters: PositiveFloat = 1.0  # per second, in the last five minutes
     alert_dropped_share: float = Field(default=0.01, ge=0, lt=1)  # of a view's events in two hours, dropped as too late
+    alert_command_seconds: PositiveFloat = Field(default=60.0, le=240.0)  # between a command's event and its reader
     alert_disk_share: float = Field(default=0.1, gt=0, lt=1)  # minimum free share of the disk

@@ -71,6 +71,7 @@ class ServiceSettings(BaseSettings):
     collector_browser_events: PositiveFloat = 20.0
     collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
     collector_command_seconds: PositiveFloat = 1.0  # how long an answer to a command waits for coordinates
+    command_waiting_events: PositiveInt = 100_000  # events of accepted commands that may wait for the log
     collector_rate_limit: bool = False  # refuse addresses that are over their policy or blocked (docs/rate-limits.md)
     # Addresses and networks of proxies whose X-Forwarded-For header names the sender, separated by commas.
     collector_trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""
