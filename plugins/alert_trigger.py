@@ -5,7 +5,7 @@ from typing import Any
 
 from database_trigger import POLL_SECONDS, AsyncConnection, DatabaseTrigger
 
-from truelog.alerts import outbox as alert_outbox
+from truelog.alerts.sources import outbox as alert_outbox
 from truelog.support.settings import Settings
 
 

@@ -3,12 +3,14 @@
 The browser sends page views, searches and likes itself, with the tracker and a key that may only do that. It also reads
 views itself, with scoped tokens. This back end holds the API keys, and so decides who may read and change what:
 
-- it knows the visitor by a cookie, and gives only tokens for the visitor's own rows and for public ones;
+- it knows the visitor by a signed cookie, and gives only tokens for the visitor's own rows and for public ones;
 - it sends what must be true (carts, tweets) for the visitor, and never believes a name in a request.
 
     SHOP_COLLECTOR=… SHOP_API=… SHOP_WRITES=… SHOP_READS=… SHOP_PAGES=… SHOP_PORT=18090 python examples/shop/server.py
 """
 
+import hashlib
+import hmac
 import json
 import os
 import uuid
@@ -51,8 +53,16 @@ async def open_shop(_: Starlette) -> AsyncIterator[None]:
     await commands.aclose()
 
 
+def signed(name: str) -> str:
+    """The cookie of a visitor. The name alone is in public events, so the cookie is signed."""
+    return f"{name}.{hmac.new(WRITES.encode(), name.encode(), hashlib.sha256).hexdigest()}"
+
+
 def visitor(request: Request) -> str:
-    return request.cookies.get("visitor", "")
+    """The visitor's name; empty if the cookie is missing or is not ours."""
+    cookie = request.cookies.get("visitor", "")
+    name = cookie.partition(".")[0]
+    return name if hmac.compare_digest(cookie.encode(), signed(name).encode()) else ""
 
 
 async def page(request: Request) -> Response:
@@ -63,7 +73,7 @@ async def page(request: Request) -> Response:
         name = f"v{uuid.uuid4().hex[:12]}"
         follow = {"type": "follow", "follower_id": name, "verb": "followed"}
         await truelog.send(*({**follow, "followee_id": each} for each in ("shop", name)))
-        response.set_cookie("visitor", name, httponly=True, samesite="strict", max_age=31_536_000)
+        response.set_cookie("visitor", signed(name), httponly=True, samesite="strict", max_age=31_536_000)
     return response
 
 

@@ -45,7 +45,7 @@ from truelog.traffic import generator
 SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1
 TOPICS = (*generator.TOPICS, TICKS)
-PATIENCE = 300  # seconds for each wait, on two cores
+PATIENCE = 900  # seconds for each wait; on two cores that do nothing else, none takes 200
 TOP = """
     SELECT coalesce(host, '(no URL)'), page, sum(views)::bigint AS views, round(sum(bytes) / 1e6, 1)
     FROM views.page_views GROUP BY host, page ORDER BY views DESC, page LIMIT 12

@@ -1,12 +1,13 @@
 """A rule that describes a sequence of events. Each record is the whole rule, or says that it is retired."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from truelog import Event, Topic
 
 # One partition gives all records one order. Topics of rules are internal, because only a command checks a rule.
 TOPIC = Topic(key="rule", subject=(), partitions=1, retention="7 days", internal=True)
-VERBS = ["set", "retired"]
 EXAMPLES = [
     '{"rule": "rising", "by": "symbol", "pattern": "low high+", "within": "1 minute", "steps": {"low": '
     '{"on": "price"}, "high": {"on": "price", "where": "price > prev(price)"}}, "show": {"top": "high.price"}}',
@@ -21,7 +22,7 @@ class Rule(Event):
     """A person `set` or `retired` a rule."""
 
     rule: str = Field(min_length=1, max_length=63, examples=["rising", "a"], description="The rule's name.")
-    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    verb: Literal["set", "retired"] = Field(description="What happened.")
     definition: str | None = Field(
         None, max_length=16_384, examples=EXAMPLES, description="The rule as JSON; NULL if it is retired."
     )

@@ -138,7 +138,7 @@ def view_alerts(connection: Connection, view: str) -> list[dict[str, Any]]:
 
 @router.get("/quality", dependencies=OF_VIEWS)
 def quality(user: SignedIn, of: str = "", limit: Limit = 60) -> Answer:
-    """The newest log day of each event type, the days of one type (by default one that failed), and all results."""
+    """The newest log day of each event type, the days of one type (by default a type that failed), and all results."""
     types = event.event_names(Settings().events_folder)
     with db_snapshot.read_snapshot(Settings()) as connection:
         newest = quality_history.newest_days(connection)

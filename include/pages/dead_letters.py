@@ -42,8 +42,8 @@ class Form(Filter):
 class LetterPlace(BaseModel):
     """The place of one dead letter in its topic."""
 
-    partition: int = Field(ge=0)
-    offset: int = Field(ge=0)
+    partition: int = Field(ge=0, lt=2**31)
+    offset: int = Field(ge=0, lt=2**63)
 
 
 class Replay(BaseModel):

@@ -55,7 +55,7 @@ def record(topic: str, partition: Partition, offset: Offset, user: DataReader, s
 
 
 def _letter(settings: Settings, partition: int, offset: int) -> dict[str, Any] | None:
-    """The rejected event in a dead letter, and what would happen to it now. None if the record is no dead letter."""
+    """The rejected event in a dead letter, and what would happen to it now. None if the record is not a dead letter."""
     letter = LetterStore(settings).find(partition, offset)
     if letter is None:
         return None

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from importlib import import_module
+from importlib.util import find_spec
 
 import psycopg
 from airflow.__main__ import main
@@ -34,9 +35,11 @@ def _tie() -> None:
 
 
 def _wait_for_database() -> None:
-    """Import the command, and wait until Airflow's database answers."""
+    """Import a component's command, which takes seconds, and wait until Airflow's database answers."""
     command, said = sys.argv[1], False
-    import_module(f"airflow.cli.commands.{command.replace('-', '_')}_command")
+    module = f"airflow.cli.commands.{command.replace('-', '_')}_command"
+    if find_spec(module):  # other commands, such as `dags`, have modules of other names
+        import_module(module)
     address = conf.get_mandatory_value("database", "sql_alchemy_conn").replace("postgresql+psycopg:", "postgresql:", 1)
     while True:
         try:

@@ -48,9 +48,12 @@ def a_lease(
 
 
 def last_batch(connection: Connection, application: str, *, ago: timedelta = NO_TIME) -> None:
-    """Change when the holder of the lease ended its last batch."""
-    query = "UPDATE truelog.lease SET batch_at = now() - %s WHERE application = %s"
-    connection.execute(query, (ago, application))
+    """Change when the holder of the lease ended its last batch. It took the lease before."""
+    query = (
+        "UPDATE truelog.lease SET batch_at = now() - %(ago)s, taken_at = least(taken_at, now() - %(ago)s) "
+        "WHERE application = %(application)s"
+    )
+    connection.execute(query, {"ago": ago, "application": application})
 
 
 def took_lease(connection: Connection, application: str, *, ago: timedelta) -> None:

@@ -17,6 +17,7 @@ BESIDE = (
     "include/runtime/__main__.py",
     "include/demo/__main__.py",
     "include/demo/capture.py",
+    "include/demo/shop.py",
 )
 
 

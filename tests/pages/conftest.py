@@ -129,7 +129,8 @@ def pages(filled: Settings, _served: Settings) -> Settings:
 @pytest.fixture(scope="session")
 def _registered_dags(_served: Settings) -> None:
     command = [sys.executable, "-m", "runtime.airflow_component", "dags", "reserialize"]
-    subprocess.run(command, env=airflow.environment(_served), capture_output=True, check=True)
+    done = subprocess.run(command, env=airflow.environment(_served), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def opened(context: BrowserContext, path: str = "/") -> Page:
 
 def visitor(context: BrowserContext) -> str:
     [cookie] = [each for each in context.cookies() if each.get("name") == "visitor"]
-    return str(cookie.get("value"))
+    return str(cookie.get("value")).partition(".")[0]
 
 
 def test_a_visitor_searches_likes_and_buys(shop: Shop, context: BrowserContext) -> None:
@@ -165,3 +165,13 @@ def test_a_visitor_reads_no_other_rows(shop: Shop, context: BrowserContext) -> N
         assert context.request.post(f"/tokens/{name}").status == 404
     assert context.request.post("/commands/claim_username", data={"username": "x"}).status == 404
     assert httpx.post(f"{shop.address}/tokens/cart").status_code == 404  # without a cookie
+
+
+def test_nobody_takes_the_name_of_another(shop: Shop, context: BrowserContext) -> None:
+    """The name of the shop is in public events, but its cookie is signed."""
+    opened(context)
+    for cookie in ("shop", "shop.", f"shop.{'0' * 64}"):
+        cookies = {"visitor": cookie}
+        said = httpx.post(f"{shop.address}/tweets", json={"text": "I am the shop"}, cookies=cookies)
+        assert said.status_code == 422
+        assert httpx.post(f"{shop.address}/tokens/cart", cookies=cookies).status_code == 404

@@ -20,7 +20,7 @@ from tests.chosen_views import copy_views
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.declared import EVENT, VIEW, copy_events, removed_at_the_end
-from truelog.alerts import declarations as alert_declarations
+from truelog.alerts.sources import declarations as alert_declarations
 from truelog.archive.table import archived_positions, identifier, open_catalog
 from truelog.control import event_files
 from truelog.kernel import clock

@@ -21,8 +21,8 @@ from tests.deadline import deadline
 from tests.scenes import jumping_ticks
 from tests.scenes.applications import Application, start
 from tests.scenes.declared import EVENT, copy_events
-from truelog.alerts import resources as alert_resources
 from truelog.alerts import scheduler as alert_scheduler
+from truelog.alerts.sources import resources as alert_resources
 from truelog.archive import log_day
 from truelog.archive import reader as archive_reader
 from truelog.archive.table import archived_positions

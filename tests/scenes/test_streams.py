@@ -27,8 +27,8 @@ from tests.nightly_cases import nightly_except
 from tests.scenes import exposure, stranger
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.speed import record_speed
-from truelog.alerts import outbox as alert_outbox
 from truelog.alerts import store as alert_store
+from truelog.alerts.sources import outbox as alert_outbox
 from truelog.apps import launcher, reader_positions
 from truelog.control import application
 from truelog.control.application import ApplicationStatus

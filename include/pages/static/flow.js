@@ -173,7 +173,7 @@ function line(from, to, box) {
   });
 }
 
-// The lines of a node stand out while the pointer or the focus is on it.
+// The pointer or the focus on a node highlights its lines.
 function point(event) {
   light(event.currentTarget, event.target.closest("[data-node]")?.dataset.node ?? null);
 }

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from truelog.alerts import outbox
 from truelog.alerts.receiver import RECEIVERS
+from truelog.alerts.sources import outbox
 from truelog.storage.database import Connection, connect
 from truelog.storage.locks import Locks
 from truelog.support.errors import NoticeRefused, ReceiverDown

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
-from truelog.alerts.outbox import Notification
+from truelog.alerts.sources.outbox import Notification
 from truelog.support.errors import ReceiverDown
 from truelog.support.http_client import post_json
 from truelog.support.settings import Settings

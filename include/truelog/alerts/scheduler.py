@@ -10,9 +10,10 @@ from functools import partial
 
 import psycopg
 
-from truelog.alerts import applications, commands, declarations, lag, omissions, resources, store, verification
+from truelog.alerts import store
 from truelog.alerts.receiver import configured
 from truelog.alerts.rules import SOURCE_DOWN, Finding, NotificationPolicy, Observation, Source
+from truelog.alerts.sources import applications, commands, declarations, lag, omissions, resources, verification
 from truelog.lag import limits as lag_limits
 from truelog.storage.database import Connection, connect
 from truelog.support.background import Background

@@ -10,7 +10,7 @@ from functools import partial
 
 from psycopg.rows import class_row
 
-from truelog.alerts import effects, outbox
+from truelog.alerts import effects
 from truelog.alerts.rules import (
     SOURCE_DOWN,
     Alert,
@@ -22,6 +22,7 @@ from truelog.alerts.rules import (
     Source,
     evaluate_all,
 )
+from truelog.alerts.sources import outbox
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, read_value

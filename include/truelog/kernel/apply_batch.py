@@ -104,6 +104,8 @@ class BatchApplier:
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[StagedRows, Sequence[Excluded]]:
             counted = Batch(events, partitions, [each.coordinates for each in excluded])
-            return kinds.stage_batch(connection, compiled, plans, counted), excluded
+            # The search for bad records has kept the events in memory, so repeated plans could not read other files.
+            chosen = BatchPlans(plans.spark, self.settings) if excluded else plans
+            return kinds.stage_batch(connection, compiled, chosen, counted), excluded
 
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)

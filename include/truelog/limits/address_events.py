@@ -12,13 +12,14 @@ from truelog.limits.budget import Budgets
 from truelog.support.errors import RequestRefused
 
 _BURST_SECONDS = 50  # a browser that was offline sends its events at once
+_REQUEST_EVENTS = 500  # of the tracker; a limit that no full request fits would refuse it for ever
 
 
 class AddressEventLimit:
     """Allows each address `rate` events per second in the long run."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._budgets = rate, Budgets(rate, rate * _BURST_SECONDS, clock)
+        self._rate, self._budgets = rate, Budgets(rate, max(rate * _BURST_SECONDS, _REQUEST_EVENTS), clock)
 
     def take(self, address: str | None, events: int) -> None:
         """Raise 429 if the address has sent too many events. Then nothing counts."""

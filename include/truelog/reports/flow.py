@@ -1,4 +1,4 @@
-"""The flow report: how events flow from topics through the archive and the views to outputs, with the state of each."""
+"""The flow report: the way of events from topics through archive and views to outputs, with the state of every step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,9 +4,9 @@ A task sends the heartbeat, so it stops when Airflow stops. It is also held back
 if a receiver has not accepted a notification for a long time, because that receiver cannot report its own failure.
 """
 
-from truelog.alerts import outbox as alert_outbox
 from truelog.alerts import scheduler as alert_scheduler
 from truelog.alerts.receiver import configured
+from truelog.alerts.sources import outbox as alert_outbox
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.http_client import post_json

@@ -58,5 +58,7 @@ class BatchFiles:
         return FileFrames(self.spark, files.folder, files.schemas)
 
     def plans_of(self, compiled: CompiledView) -> RepeatedPlans:
-        """A view's plans for small batches."""
-        return RepeatedPlans(self.spark, self.settings, self.folder / "views" / compiled.own.name)
+        """Plans for small batches, for one worker of a view. A retired worker may still execute plans of its own."""
+        return RepeatedPlans(
+            self.spark, self.settings, self.folder / "views" / f"{compiled.own.name}-{uuid.uuid4().hex}"
+        )

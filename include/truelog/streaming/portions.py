@@ -6,7 +6,7 @@ for which the view has its plans already, so a late view costs no more than a vi
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,9 +18,11 @@ from truelog.kernel import clock
 from truelog.kernel.apply_batch import EventRange
 from truelog.kernel.log_guard import LogGuard
 from truelog.log import records
+from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.records import Columns, EventFrames
 from truelog.log.tick_reader import read_ticks
+from truelog.log.topics import PartitionKey
 from truelog.schema.event import EventTypes
 from truelog.schema.event_version import readings_of
 from truelog.storage.database import Connection
@@ -64,15 +66,16 @@ class Portions:
     def _of_recent_batches(self, kept: ExitStack, view: CompiledView, begin: Positions) -> EventRange | None:
         """The recent batches that the view lacks, as one. Their ticks are stored already."""
         with self.recent.after(begin, view.view.topics) as batches:
-            if not batches:
+            epochs = _earliest(each.epochs for each in batches)
+            if not batches or epochs is None:
                 return None
             first, end = batches[0], batches[-1].end.only(view.view.topics)
             parts = [each.files for each in batches if each.files is not None]
             if not parts:
-                return EventRange({}, begin, end, first.readings, first.epochs)
+                return EventRange({}, begin, end, first.readings, epochs)
             joined = event_files.join(self.files.new_folder(kept), parts, view.view.reads)
         # If a leader has changed since these epochs were taken, the merge fails, and the next portion is read again.
-        return EventRange(self.files.frames(joined), begin, end, first.readings, first.epochs, joined)
+        return EventRange(self.files.frames(joined), begin, end, first.readings, epochs, joined)
 
     def _of_log(
         self, kept: ExitStack, connection: Connection, view: CompiledView, span: tuple[Positions, Positions]
@@ -122,3 +125,13 @@ def records_are_reread(views: Sequence[CompiledView]) -> bool:
     A batch that is read once costs less if it is not kept.
     """
     return sum(each.scans for each in views) > 1
+
+
+def _earliest(found: Iterable[Epochs | None]) -> Epochs | None:
+    """The first known epoch of each partition; None if Kafka did not answer about those of a batch."""
+    earliest: dict[PartitionKey, int] = {}
+    for each in found:
+        if each is None:
+            return None
+        earliest = {**each, **earliest}
+    return earliest

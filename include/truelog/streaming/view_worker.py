@@ -160,9 +160,12 @@ class ViewWorker:
             self.positions = self.applier.apply(self.connection, self.compiled, portion, positions, self.repeated)
 
     def _report(self, reason: str) -> None:
-        """If the reason has changed, store why the view is stalled, or that it is not, on a separate connection."""
+        """If the reason has changed, store why the view is stalled, or that it is not, on a separate connection.
+
+        A worker that is stopping reports nothing: the view may have a new worker already, or none.
+        """
         holder = self.applier.holder
-        if holder is None or reason == self.reported:
+        if holder is None or reason == self.reported or self.stopping.is_set():
             return
         try:
             with connect(self.applier.settings) as connection:

@@ -18,14 +18,14 @@ from tests.builders.views import a_failed_group, a_view, an_exclusion, an_oversi
 from tests.deadline import until
 from tests.library.alert_tables import emptied
 from tests.library.judged import judged
-from truelog.alerts import applications as alert_applications
-from truelog.alerts import lag as alert_lag
-from truelog.alerts import omissions as alert_omissions
-from truelog.alerts import resources as alert_resources
-from truelog.alerts import verification as alert_verification
 from truelog.alerts.kind import KINDS
 from truelog.alerts.rules import Observation
-from truelog.alerts.verification import ComparisonRecord
+from truelog.alerts.sources import applications as alert_applications
+from truelog.alerts.sources import lag as alert_lag
+from truelog.alerts.sources import omissions as alert_omissions
+from truelog.alerts.sources import resources as alert_resources
+from truelog.alerts.sources import verification as alert_verification
+from truelog.alerts.sources.verification import ComparisonRecord
 from truelog.control import application, lease
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.lag import history as lag_history

@@ -11,12 +11,12 @@ from pydantic import SecretStr
 from tests.builders.alerts import an_alert
 from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
-from truelog.alerts import outbox as alert_outbox
 from truelog.alerts import store as alert_store
 from truelog.alerts.delivery import deliver
 from truelog.alerts.kind import KINDS
 from truelog.alerts.receiver import configured
 from truelog.alerts.rules import Finding, NotificationPolicy, Observation, Source, Transition
+from truelog.alerts.sources import outbox as alert_outbox
 from truelog.storage import audit_trail
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput, NotSetUp, ReceiverDown

@@ -13,9 +13,10 @@ from truelog.cli.failure import explain
 from truelog.cli.output import Exit
 from truelog.log import topics
 from truelog.schema.event import load_events
-from truelog.support.settings import Settings
+from truelog.support.settings import PROJECT, Settings
 
 DAY = "2026-01-01"
+RULE = PROJECT / "include" / "rules" / "fall_after_rise.rule"
 LONG, NESTED = "x" * 5_000, "[" * 100_000
 HUGE = "99999999999999999999"
 
@@ -61,6 +62,12 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("commands", "list"): set(),
     ("commands", "show", "claim_username"): set(),
     ("commands", "log"): {POSTGRESQL},
+    ("patterns", "list"): {POSTGRESQL},
+    ("patterns", "show", "a_rule"): {POSTGRESQL},
+    ("patterns", "add", "{rule}"): {POSTGRESQL},
+    ("patterns", "retire", "a_rule"): {POSTGRESQL},
+    ("patterns", "backtest", "{rule}"): {POSTGRESQL},
+    ("tail", "click"): {KAFKA},
     ("output", "list"): {POSTGRESQL},
     ("output", "resync", "cart"): {POSTGRESQL, KAFKA},
     ("key", "list"): {POSTGRESQL},
@@ -114,7 +121,9 @@ def test_a_failed_service_is_3_and_named(
     monkeypatch.setattr(topics, "_TIMEOUT", 0.2 if fault == (KAFKA, "down") else 1.0)  # a broker refuses within it
     log = tmp_path / "access.log"
     log.write_text("")
-    ended = truelog(*(word.format(log=log) for word in command), "--json", TRUELOG_CAPTURE="true", **FAULTS[fault])
+    ended = truelog(
+        *(word.format(log=log, rule=RULE) for word in command), "--json", TRUELOG_CAPTURE="true", **FAULTS[fault]
+    )
     assert (ended.returncode, ended.stdout) == (Exit.UNKNOWN, ""), ended.stderr
     assert re.search(NAMES[fault[0]], ended.stderr), ended.stderr
     assert "Traceback" not in ended.stderr

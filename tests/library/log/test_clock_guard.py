@@ -8,7 +8,7 @@ import pytest
 
 from tests.command import answer, truelog
 from tests.laws.naive_clock import START
-from truelog.alerts import resources as alert_resources
+from truelog.alerts.sources import resources as alert_resources
 from truelog.log import clock_guard
 from truelog.log.clock_guard import ClockGuard
 from truelog.storage.database import Connection

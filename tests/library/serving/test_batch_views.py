@@ -13,7 +13,7 @@ from tests.beds.archived import Archived
 from tests.beds.lab import with_own
 from tests.builders.views import a_batch_refusal
 from truelog import Join, Latest, Match, Totals, View, latest
-from truelog.alerts import omissions as alert_omissions
+from truelog.alerts.sources import omissions as alert_omissions
 from truelog.batch.rejudge import rebuild_under_reading
 from truelog.control import view_tables
 from truelog.history.explain import explain

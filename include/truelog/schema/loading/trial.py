@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
@@ -25,7 +26,7 @@ from truelog.schema.loading import trial_process
 from truelog.support.errors import BadDeclaration
 
 _START_SECONDS = 60.0  # until the process has imported Spark, on a busy machine
-_PASSING = {trial_process.HELD: 3600.0, trial_process.ENDED: 3600.0}  # seconds; a disk or a short memory may be guilty
+_PASSING = {trial_process.HELD: 300.0, trial_process.ENDED: 300.0}  # seconds; a disk or a short memory may be guilty
 _NOTICE_SECONDS = 2.0
 _CURE = "Let the file declare something and do nothing else."
 
@@ -70,8 +71,14 @@ def _helpers(folder: Path) -> bytes:
 
 
 def _key(path: Path, content: bytes, helpers: bytes) -> str:
-    python = f"{sys.implementation.cache_tag} {path.resolve()}"
+    python = f"{sys.implementation.cache_tag} {_rules()} {path.resolve()}"
     return hashlib.sha256(b"\0".join((os.fsencode(python), helpers, content))).hexdigest()[:32]
+
+
+@cache
+def _rules() -> str:
+    """The rules of a trial, of this release."""
+    return declaration_files.digest(Path(trial_process.__file__))
 
 
 def _kept(path: Path, key: str) -> Path:
@@ -132,12 +139,13 @@ def _process(
     task = {"path": sys.path, "modules": modules, "seconds": trial_process.SECONDS, "files": encoded}
     command = [sys.executable, "-P", "-m", trial_process.__name__]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-    with (
-        tempfile.TemporaryFile() as given,  # a pipe could fill before the process reads it
-        subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=environment) as process,
-    ):
+    with ExitStack() as opened:
+        given = opened.enter_context(tempfile.TemporaryFile())  # a pipe could fill before the process reads it
         given.write(json.dumps(task).encode())
         given.seek(0)
+        process = opened.enter_context(
+            subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=environment)
+        )
         lines = _lines(cast("IO[bytes]", process.stdout))
         try:
             if next(lines, None) is None:

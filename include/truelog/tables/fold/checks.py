@@ -45,7 +45,6 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
         raise BadDeclaration(
             f"{name}: the fold uses {changing}, so a rebuild would differ. Use native expressions only."
         )
-    _require_same_by(name, groups, by, analyzed)
     for node in plan.nodes(analyzed):
         kind = node.nodeName()
         if kind not in _STEPS:
@@ -56,6 +55,7 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
         if kind == "Window":
             _require_by(name, groups, plan.items(node.partitionSpec()))
             _require_order(name, order, node)
+    _require_same_by(name, groups, by, analyzed)
 
 
 def require_row_wise(name: str, declared: DataFrame, again: DataFrame) -> None:

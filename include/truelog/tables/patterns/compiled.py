@@ -68,7 +68,9 @@ class Matching(Fold):
 
     def with_versions(self, known: Sequence[Version]) -> Fold:
         """The fold for these versions of rules."""
-        return Fold(self.inputs, partial(_match_groups, known, self.most), lambda matched: matched)
+        return Fold(
+            self.inputs, self.by, partial(_match_groups, known, self.most), lambda matched: matched, self.failed
+        )
 
 
 def matching_of(table: Table) -> Matching:
@@ -78,7 +80,9 @@ def matching_of(table: Table) -> Matching:
 
 
 def compile_matching(view: Patterns, inputs: Table, rules: Table) -> Matching:
-    return Matching(inputs, view.fold, lambda matched: matched, rules=rules, sources=view.sources, most=view.most)
+    return Matching(
+        inputs, view.by, view.fold, lambda matched: matched, rules=rules, sources=view.sources, most=view.most
+    )
 
 
 def collected(rules: Table, states: DataFrame) -> list[Change]:

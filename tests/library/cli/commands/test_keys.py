@@ -1,11 +1,14 @@
 """`truelog key`: keys are added, listed and revoked, and the audit trail records every change."""
 
 import json
+import uuid
 from typing import Any
 
 import pytest
 
+from tests.builders.event_types import an_event_type
 from tests.command import answer, truelog
+from truelog.schema.event import load_events
 from truelog.storage import audit_trail
 from truelog.storage.api_key import KeyRing, Page, Role
 from truelog.storage.database import connect
@@ -17,8 +20,10 @@ NAME = "shop"
 
 @pytest.fixture
 def platform_keys(postgresql: Settings) -> Settings:
-    """A database that has no key of that name, not even one of an earlier test."""
+    """A database with all event types that has no key of that name, not even one of an earlier test."""
     with connect(postgresql) as connection:
+        for each in load_events().values():
+            an_event_type(connection, each, uuid.uuid4().hex)
         connection.execute("DELETE FROM truelog.api_key WHERE name = %s", (NAME,))
         connection.execute("DELETE FROM truelog.operation WHERE subject = %s", (NAME,))
     return postgresql

@@ -55,7 +55,7 @@ def filter_of(relation: Relation, key: Sequence[str], where: Sequence[str], scop
     """The filter of a request, limited to what a scoped token permits.
 
     Raises:
-        BadInput: a condition does not name a column of the key, or is not an equality.
+        BadInput: a condition does not name a column of the key, is not an equality, or contradicts another one.
     """
     if key and len(key) != len(relation.key):
         named = ", ".join(relation.key)
@@ -67,4 +67,8 @@ def filter_of(relation: Relation, key: Sequence[str], where: Sequence[str], scop
         if each.column not in relation.key or each.operator not in _SUPPORTED:
             named = ", ".join(relation.key)
             raise BadInput(f"where: changes are followed by COLUMN=VALUE or `COLUMN is NULL`; the key has {named}")
-    return Filter(relation, tuple(sorted(set(stated), key=repr)))
+    conditions = tuple(sorted(set(stated), key=repr))
+    # An object would have the column twice, and only the last value would count, even beside the scope of a token.
+    if len({each.column for each in conditions}) < len(conditions):
+        raise BadInput("where: two conditions name one column, and no row fits both; a token names its columns already")
+    return Filter(relation, conditions)

@@ -68,7 +68,8 @@ class Subscriber:
                 async with asyncio.timeout(seconds):
                     await self._woken.wait()
             except TimeoutError:
-                return b""
+                if not self._queue and self._ended is None:  # or a message came just now
+                    return b""
         if self._queue:
             _, message = self._queue.popleft()
             self._bytes -= len(message)

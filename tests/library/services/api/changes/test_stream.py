@@ -54,9 +54,10 @@ def test_a_token_follows_its_rows_and_no_others(api: Served, view: Published) ->
             assert told.next() is not None
             assert list(told.rows) == ['{"product":"p1"}']
             assert told.answer.headers["Cache-Control"] == "no-store"
-        with api.following(name, credential=credential, where="product=p2", **asked) as told:
-            assert told.next() is not None
-            assert told.rows == {}
+        for other in ({"where": "product=p0"}, {"where": "product=p2"}, {"where": "product is NULL"}, {"key": "p2"}):
+            refused = api.refused(name, credential=credential, **other, **asked)
+            assert refused.status_code == 422
+            assert "a token names its columns" in refused.json()["detail"]
 
 
 def test_strangers_and_keys_in_the_address_are_refused(api: Served, view: Published) -> None:

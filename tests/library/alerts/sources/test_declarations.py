@@ -6,8 +6,8 @@ import pytest
 
 from tests.command import answer
 from tests.library.alert_tables import emptied
-from truelog.alerts import declarations as alert_declarations
 from truelog.alerts.rules import Observation
+from truelog.alerts.sources import declarations as alert_declarations
 from truelog.control import event_files, topic_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.storage.database import Connection

@@ -7,9 +7,9 @@ import pytest
 
 from tests.builders.outputs import an_output, forget_outputs, forget_relay, the_relay_looked
 from tests.command import answer, truelog
-from truelog.alerts import lag as alert_lag
 from truelog.alerts.kind import KINDS
 from truelog.alerts.rules import Observation
+from truelog.alerts.sources import lag as alert_lag
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 

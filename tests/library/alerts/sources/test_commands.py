@@ -8,9 +8,9 @@ import pytest
 
 from tests.builders.commands import accepted_ago
 from tests.library.commands.decisions import FOLDED, PARTITION, Shop, claim
-from truelog.alerts import commands
 from truelog.alerts.kind import KINDS
 from truelog.alerts.rules import Observation
+from truelog.alerts.sources import commands
 from truelog.commands.claims import CLAIM
 from truelog.control.application import ARCHIVE
 from truelog.lag import history as lag_history

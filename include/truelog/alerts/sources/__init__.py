@@ -1,0 +1,1 @@
+"""The sources of alerts: each finds the problems of one part of the platform."""
