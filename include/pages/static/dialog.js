@@ -10,8 +10,9 @@ export function openDialog(content, yes = null, close = "OK") {
   if (!dialog.open) dialog.showModal();
 }
 
-// Asks before an action, and shows why if it is refused. `act` returns what to do when it has succeeded.
-export function confirmAction({ title, text, label, act, why = (error) => error.message }) {
+// Asks before an action, and shows why if it is refused. `act` returns what to do when it has succeeded. `details`
+// follow the question.
+export function confirmAction({ title, text, details = [], label, act, why = (error) => error.message }) {
   const refused = h("p", { role: "alert" });
   const yes = h("button", {
     type: "button",
@@ -28,5 +29,5 @@ export function confirmAction({ title, text, label, act, why = (error) => error.
       }
     },
   }, label);
-  openDialog([h("h2", {}, title), h("p", {}, text), refused], yes, "Cancel");
+  openDialog([h("h2", {}, title), h("p", {}, text), ...details, refused].filter(Boolean), yes, "Cancel");
 }

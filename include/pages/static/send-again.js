@@ -1,7 +1,7 @@
 // Sends dead letters again: counts what would be sent, and asks before it sends.
 import { act } from "./live.js";
 import { count, h, seen } from "./kit.js";
-import { openDialog } from "./dialog.js";
+import { confirmAction, openDialog } from "./dialog.js";
 
 const NO_RIGHT = "This requires permission to trigger the reconcile DAG.";
 
@@ -24,30 +24,24 @@ async function preview(label, what, again) {
   const found = await act("dead-letters/replay", { ...what, dry_run: true }).catch(({ message }) => ({ message }));
   if (!document.getElementById("ask").open) return; // the user has cancelled
   if (found.message) return openDialog([h("h2", {}, label), h("p", { role: "alert" }, found.message)], null, "Close");
-  const refused = h("p", { role: "alert" });
-  const yes = h("button", {
-    type: "button",
-    class: "yes",
-    click: async () => {
-      yes.disabled = true;
-      try {
-        const done = await act("dead-letters/replay", { ...what, dry_run: false });
-        openDialog([h("h2", {}, `Sent ${count(done.sent, "event")}`), ...counts(done, "were")], null, "Close");
+  if (!found.sent) return openDialog(shown(label, "No event would be sent.", found, "are"), null, "Close");
+  confirmAction({
+    title: label,
+    text: `${count(found.sent, "event is", "events are")} valid now and will be sent. Your name is recorded.`,
+    details: counts(found, "are"),
+    label: `Send ${count(found.sent, "event")}`,
+    act: async () => {
+      const done = await act("dead-letters/replay", { ...what, dry_run: false });
+      return () => {
+        openDialog(shown(`Sent ${count(done.sent, "event")}`, null, done, "were"), null, "Close");
         again();
-      } catch (error) {
-        refused.replaceChildren(error.message);
-        yes.disabled = false;
-      }
+      };
     },
-  }, `Send ${count(found.sent, "event")}`);
-  const question = found.sent
-    ? `${count(found.sent, "event is", "events are")} valid now and will be sent. Your name is recorded.`
-    : "No event would be sent.";
-  openDialog(
-    [h("h2", {}, label), h("p", {}, question), ...counts(found, "are"), refused],
-    found.sent ? yes : null,
-    "Close",
-  );
+  });
+}
+
+function shown(title, text, found, verb) {
+  return [h("h2", {}, title), text && h("p", {}, text), ...counts(found, verb)].filter(Boolean);
 }
 
 // The others, with the reasons of the present event types.

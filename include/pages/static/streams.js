@@ -1,4 +1,5 @@
 // Streams: each application, its state and its readers' lag, with the actions that this user may take.
+import { confirmAction } from "./dialog.js";
 import { act, ask, live } from "./live.js";
 import {
   ago,
@@ -243,28 +244,13 @@ function button(name, status, disabled, again) {
 }
 
 function confirm(name, application, again) {
-  const dialog = document.getElementById("ask");
-  const failure = h("p", { role: "alert" });
-  const yes = h("button", {
-    type: "button",
-    class: "yes",
-    click: async () => {
-      yes.disabled = true;
-      try {
-        await act(`streams/${encodeURIComponent(application)}/${name}`);
-        dialog.close();
-        again();
-      } catch (error) {
-        failure.replaceChildren(error.message);
-        yes.disabled = false;
-      }
+  confirmAction({
+    title: `${sentence(name)} ${application}?`,
+    text: `${ACTIONS[name](application)} Your name is recorded.`,
+    label: `${sentence(name)} ${application}`,
+    act: async () => {
+      await act(`streams/${encodeURIComponent(application)}/${name}`);
+      return again;
     },
-  }, `${sentence(name)} ${application}`);
-  dialog.replaceChildren(
-    h("h2", {}, `${sentence(name)} ${application}?`),
-    h("p", {}, `${ACTIONS[name](application)} Your name is recorded.`),
-    failure,
-    h("p", { class: "buttons" }, yes, h("button", { type: "button", click: () => dialog.close() }, "Cancel")),
-  );
-  dialog.showModal();
+  });
 }
