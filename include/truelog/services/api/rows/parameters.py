@@ -11,36 +11,41 @@ from truelog.services.api.rows.statement import Order, RowQuestion
 from truelog.services.api.scoped_token import Scope
 from truelog.support.errors import BadInput
 
-_MOST_CONDITIONS = 20
-_Text = Annotated[str, Field(max_length=8_192)]
+MOST_CONDITIONS = 20
+Text = Annotated[str, Field(max_length=8_192)]
 
 
-class RowParameters(BaseModel):
-    """Which rows, which of their columns, in which order. An unknown parameter is refused."""
+class KeyParameter(BaseModel):
+    """The rows of a key. An unknown parameter is refused."""
 
     model_config = ConfigDict(extra="forbid")
 
     key: Annotated[
-        list[_Text],
-        Field(max_length=_MOST_CONDITIONS, description="The whole key: one value for each key column, in their order."),
+        list[Text],
+        Field(max_length=MOST_CONDITIONS, description="The whole key: one value for each key column, in their order."),
     ] = []
+
+
+class RowParameters(KeyParameter):
+    """Which rows, which of their columns, in which order."""
+
     where: Annotated[
-        list[_Text],
+        list[Text],
         Field(
-            max_length=_MOST_CONDITIONS,
+            max_length=MOST_CONDITIONS,
             description="A condition on a column: `host=shop.example`, `minute>=2026-01-01T00:00`, `host is NULL`, "
             "`host contains shop`. The operators are =, <>, <, <=, > and >=. All conditions must be true.",
         ),
     ] = []
-    columns: Annotated[_Text, Field(description="The columns to answer, separated by commas. All by default.")] = ""
+    columns: Annotated[Text, Field(description="The columns to answer, separated by commas. All by default.")] = ""
     order: Annotated[
-        _Text,
+        Text,
         Field(
             description="The columns to sort by, separated by commas. `-views` sorts descending. The key by default."
         ),
     ] = ""
     limit: Annotated[int, Field(ge=1, description="The most rows of the answer.")] = 100
-    cursor: Annotated[_Text, Field(description="`next` of the page before.")] = ""
+    cursor: Annotated[Text, Field(description="`next` of the page before.")] = ""
     moving: Annotated[
         bool, Field(description="Continue although the view has changed since the page before. Pages may then differ.")
     ] = False
@@ -48,7 +53,7 @@ class RowParameters(BaseModel):
         int | None, Field(ge=1, lt=2**31, description="Refuse to answer from another version of the view.")
     ] = None
     at_least: Annotated[
-        _Text, Field(description="A position token of the collector: answer when the view has read these events.")
+        Text, Field(description="A position token of the collector: answer when the view has read these events.")
     ] = ""
     wait: Annotated[float, Field(ge=0, le=60, description="The longest wait for `at_least`, in seconds.")] = 2.0
 
