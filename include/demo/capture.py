@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from uuid import uuid4
 
 import psycopg
 
@@ -11,6 +12,8 @@ from truelog.capture import comparison
 from truelog.capture.comparison import SourceComparison
 from truelog.capture.source_table import captured_types
 from truelog.cli.failure import explained
+from truelog.client.client import Client
+from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
@@ -27,6 +30,7 @@ _CHANGES = (
 
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     settings = _switched_on()
     runtime.fetch_jars(settings)
     class_archive.make(settings, retry=False)
@@ -38,6 +42,7 @@ def main() -> int:
             shop.execute(statement)
     found = _equal(settings)
     _say(f"customers: {found.rows} rows, {found.verdict} to the table at {found.lsn} of its database's log")
+    _say(f"a payment of customer 1, who now lives in {_paid(settings)}: `truelog query payments_enriched` shows it")
     _say("`truelog query customers --relation current` shows the rows, and `make down` stops the platform.")
     return 0
 
@@ -61,6 +66,27 @@ def _equal(settings: Settings) -> SourceComparison:
 
     until(compared, _SECONDS, "the view of the customers")
     return found[-1]
+
+
+def _paid(settings: Settings) -> str:
+    """Send a payment, and return the city that the view has for it as soon as the view has read it."""
+    key = settings.producer_key.get_secret_value()
+    event_id = str(uuid4())
+    payment = {"type": "payment", "event_id": event_id, "customer_id": "1", "order_id": "o1", "verb": "succeeded"}
+    at = settings.address("collector")
+    with Client(collector=f"http://{at.host}:{at.port}", producer_key=key) as client:
+        client.send(payment | {"country": "NO", "amount": 1250})
+    query = "SELECT city FROM views.payments_enriched WHERE event_id = %s AND city IS NOT NULL"
+    cities: list[str] = []
+
+    def enriched() -> None:
+        with connect(settings, autocommit=True) as connection:
+            cities.extend(city for (city,) in connection.execute(query, (event_id,)))
+        if not cities:
+            raise ServiceDown("it does not have the payment yet")
+
+    until(enriched, _SECONDS, "the view payments_enriched")
+    return cities[0]
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,7 @@ TOPIC = Topic(key="customer_id", subject=("customer_id",), partitions=4, retenti
 class Payment(Event):
     """A customer's payment `failed` or `succeeded`."""
 
-    customer_id: str = Field(min_length=1, max_length=128, examples=["c1", "c2"], description="The customer's id.")
+    customer_id: str = Field(min_length=1, max_length=128, examples=["1", "2"], description="The customer's id.")
     order_id: str = Field(min_length=1, max_length=128, examples=["o1", "o2"], description="The order's id.")
     verb: Literal["failed", "succeeded"] = Field(description="What happened.")
     country: str | None = Field(

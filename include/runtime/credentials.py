@@ -17,7 +17,7 @@ from truelog.support.errors import NotSetUp
 from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
 
-PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "airflow": 18081, "connect": 18083}
+PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "airflow": 18081, "connect": 18084}
 PORTS |= {name: http.port for name, http in registry.HTTP.items()}
 LOOPBACK = "127.0.0.1"
 _PARTS = ("HOST", "PORT")

@@ -118,6 +118,11 @@ def a_batch_refusal(connection: Connection, view: str, reason: str, *, files: st
     insert(connection, "batch_refusal", view=view, files=files, reason=reason)
 
 
+def a_view_reader(connection: Connection, view: str, reader: str, *, ago: timedelta) -> None:
+    """The holder of an API key, who got one answer some time ago."""
+    insert(connection, "view_reader", view=view, reader=reader, day="2026-01-01", answers=1, last_at=before_now(ago))
+
+
 _LEFT_OUT = ("oversized_group", "failed_group")
 
 

@@ -43,6 +43,18 @@ def test_a_row_is_addressed_by_its_whole_key_and_the_address_keeps_the_query(wat
     expect(watched.get_by_role("alert").filter(has_text="invalid input syntax")).to_be_visible()
 
 
+def test_a_view_begins_with_what_people_look_for(watched: Page) -> None:
+    open_page(watched, "view?name=page_views")
+    facts = watched.locator("dl.facts")
+    for name in ("Freshness", "Correctness", "Rows", "Events/s"):
+        expect(facts.get_by_text(name, exact=True)).to_be_visible()
+    expect(facts.get_by_role("img", name="Freshness in the last 24 hours")).to_be_visible()
+    expect(facts).to_contain_text("shop 1,204 answers")
+    expect(facts).to_contain_text(HOSTILE[0])
+    facts.get_by_role("link").first.click()
+    expect(watched).to_have_url(re.compile("lag.*page_views"))
+
+
 def test_rows_are_sorted_by_their_headers_and_paged(watched: Page) -> None:
     open_page(watched, "view?name=page_views")
     rows = watched.locator("#answer")

@@ -29,6 +29,7 @@ from truelog.lag.history import ReaderPoll
 from truelog.lag.verdict import Sample
 from truelog.log.positions import Positions
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, QualityMetric, quality_metric
+from truelog.serving import view_readers
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
@@ -89,6 +90,7 @@ def _views(connection: Connection) -> None:
             "INSERT INTO state.page_views_v1 VALUES (now() + interval '1 hour', %s, %s, NULL, 1, NULL)", (text, text)
         )
     connection.execute("ANALYZE state.page_views_v1")
+    view_readers.add(connection, {("page_views", "shop"): 1_204, ("page_views", HOSTILE[0]): 3})
 
 
 def _log_days(connection: Connection) -> None:

@@ -239,7 +239,13 @@ def test_a_view_is_shown_with_its_columns_and_sources(filled: Settings) -> None:
     assert roles["host"] == ("key", "text")
     assert roles["views"] == ("Sum", "bigint")
     assert [(each.event, each.partitions, each.retention) for each in detail.sources] == [("page_view", 4, "7 days")]
+    assert (detail.readers[0].reader, detail.readers[0].answers) == ("shop", 1_204)
+    [course] = detail.freshness.series
+    assert course.reader == "page_views"
+    assert any(each is not None for each in course.seconds)
+    assert detail.events_per_second is not None
     unmade = view_report.view_detail(filled, "request_rates")
+    assert (unmade.readers, unmade.events_per_second) == ([], None)
     assert {each.type for each in unmade.columns} == {None}
     assert view_report.view_relations(filled, "truelog.view") == []
 

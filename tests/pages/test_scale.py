@@ -37,7 +37,7 @@ HTTP: dict[str, tuple[int, int]] = {
     "data/vitals": (28, 500),
     "data/streams": (28, 300),
     "data/views": (12, 300),
-    "data/view?name=v1": (18, 300),
+    "data/view?name=v1": (24, 450),
     "data/rows?name=v1": (11, 100),
     "data/rows?name=v1&where=host%3Dh1&order=views": (11, 100),
     "data/reconciliations": (7, 120),

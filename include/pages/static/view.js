@@ -19,6 +19,7 @@ import {
   table,
 } from "./kit.js";
 import { browser } from "./rows.js";
+import { facts } from "./view-facts.js";
 import { proof } from "./views.js";
 
 export function show(given, { shown, form }) {
@@ -34,10 +35,12 @@ export function show(given, { shown, form }) {
   });
 }
 
-function drawn({ entry, columns, checks, sources, versions, positions: at, alerts, costs, as_of: now }) {
+function drawn(found) {
+  const { entry, columns, checks, sources, versions, positions: at, alerts, costs, as_of: now } = found;
   return [
     h("h1", {}, entry.view, " ", badge(entry.state)),
     links(entry),
+    facts(found),
     ...paragraphs(entry.about).map((each) => h("p", {}, each)),
     entry.broken ? h("p", { class: "means" }, seen(entry.broken)) : null,
     entry.reason ? h("p", { class: "means" }, seen(sentence(entry.reason))) : null,

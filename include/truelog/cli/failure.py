@@ -59,7 +59,7 @@ def _first_line(error: Exception) -> str:
 
 def _kept(error: Exception) -> str:
     """Append the traceback to a private log and say where. A home that cannot be written has no log."""
-    file = Path(default_home() / "logs" / "commands.log")
+    file = Path(default_home() / "logs" / "errors.log")
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError:

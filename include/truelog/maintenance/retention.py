@@ -71,6 +71,7 @@ RETENTION: dict[str, Expiring | str] = {
     "command": Expiring(
         "at", "command_keep_seconds", "EXISTS (SELECT FROM truelog.command_event e WHERE e.receipt = t.receipt)"
     ),
+    "view_reader": Expiring("last_at", "history_keep_seconds"),
     "wrong_clock": Expiring("found_at", "history_keep_seconds"),
     "certificate": "kept: a proof must stay verifiable. About 9 MB a year for each view",
     "log_cut": "kept: each explains a range of offsets. One row for each cut of the log",

@@ -12,14 +12,18 @@ from typing import Any
 from truelog.apps import reader_positions
 from truelog.control import application, view_status
 from truelog.control.view_status import ViewStatus
+from truelog.lag import freshness_series
+from truelog.lag import report as lag_report
+from truelog.lag.freshness_series import FreshnessTimeline
 from truelog.reconcile import verification_status
 from truelog.reports.declared_view import declared_view
 from truelog.schema import declaration_files
 from truelog.schema.event import EventType, load_proposals
-from truelog.serving import build_schedule
+from truelog.serving import build_schedule, view_readers
 from truelog.serving import status as serving_status
 from truelog.serving.build_schedule import BuildStatus
 from truelog.serving.status import ServingStatus
+from truelog.serving.view_readers import ViewReader
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.errors import BadDeclaration
@@ -27,6 +31,8 @@ from truelog.support.settings import Settings
 from truelog.tables.side_tables import relation_names
 from truelog.views import catalogue
 from truelog.views.view import View
+
+_DAY = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class ViewEntry:
     reads: Sequence[str] = ()
     relations: Sequence[str] = ()
     keep: str | None = None
+    owner: str = ""
     state: str = "UNKNOWN"
     reason: str = "no application has run it yet"
     since: datetime | None = None
@@ -94,12 +101,17 @@ class SourceTopic:
 
 @dataclass(frozen=True)
 class ViewDetail:
+    """`freshness` has the last day, and `events_per_second` is None without a current sample of all partitions."""
+
     entry: ViewEntry
     columns: Sequence[ViewColumn]
     checks: Sequence[str]
     sources: Sequence[SourceTopic]
     versions: Sequence[ViewTable]
     positions: dict[str, dict[int, int]]  # by topic and partition
+    freshness: FreshnessTimeline
+    events_per_second: float | None
+    readers: Sequence[ViewReader]
     costs: str = ""  # what a backfill costs
 
 
@@ -121,9 +133,13 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         existing = {str(each["name"]): each for each in db_snapshot.view_columns(connection, view)}
         versions = [table for _, table in _tables(connection, [view])]
         positions = reader_positions.view_positions(connection, [view])[view].positions.plain()
+        freshness = freshness_series.freshness_timeline(connection, [view], _DAY, settings.lag_poll_seconds, [view])
+        rates = [each.rate_counted for each in lag_report.rows(settings, connection, [view])]
+        readers = view_readers.readers(connection, view)
+    now = (freshness, sum(known) if (known := [each for each in rates if each is not None]) else None, readers)
     if entry.broken:
         columns = [ViewColumn(n, "", c["type"], c["comment"]) for n, c in existing.items()]
-        return ViewDetail(entry, columns, (), (), versions, positions)
+        return ViewDetail(entry, columns, (), (), versions, positions, *now)
     declared, _ = declared_view(settings, view)
     assert declared is not None  # noqa: S101  the entry is not broken
     events, _ = load_proposals(settings.events_folder)
@@ -134,6 +150,7 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         [_source(events[name]) for name in declared.reads if name in events],
         versions,
         positions,
+        *now,
         declared.backfill_cost,
     )
 
@@ -177,6 +194,7 @@ def _entry(settings: Settings, name: str, status: ViewStatus | None, table: View
     known: dict[str, Any] = {}
     if declared is not None:
         known = {"declared": declared.version, "reads": declared.reads, "keep": declared.keep}
+        known["owner"] = declared.owner
         known["relations"] = _relations(name, declared)
     if status is not None:
         known |= {"state": status.state, "reason": status.reason, "since": status.since}

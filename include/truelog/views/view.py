@@ -42,6 +42,7 @@ class View:
         `tsvector` for full-text search, over columns that readers see, written "{column}".
     batch_only: no stream runs the view. It is rebuilt once a day, and readers see when. For rows that would change too
         often to be merged with every batch.
+    owner: whom to ask about the view, such as a team. People see it on the page of the view.
     publish: changed and removed rows also go to the output topic of the view (docs/outputs.md).
     version: raise it whenever the meaning of the stored rows changes.
     """
@@ -59,6 +60,7 @@ class View:
     columns: Mapping[str, str] = field(default_factory=dict)
     indexes: tuple[tuple[str, ...] | str, ...] = ()
     batch_only: bool = False
+    owner: str = ""
     publish: bool = False
     version: int = 1
 

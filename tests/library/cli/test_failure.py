@@ -166,7 +166,7 @@ def test_bad_use_is_2(tmp_path: Path, words: tuple[str, ...]) -> None:
 def test_an_unexpected_error_leaves_its_traceback_in_a_private_log(settings: Settings) -> None:
     (settings.home / "logs").mkdir(exist_ok=True)
     code, message = explain(ZeroDivisionError("one\nand more"))
-    log = settings.home / "logs" / "commands.log"
+    log = settings.home / "logs" / "errors.log"
     assert (code, message) == (Exit.UNKNOWN, f"An unexpected error occurred: ZeroDivisionError: one. Details: {log}")
     assert "ZeroDivisionError" in log.read_text()
     assert log.stat().st_mode & 0o077 == 0

@@ -210,6 +210,12 @@ def test_the_exit_code_of_the_command_follows_the_verdicts(sampled: Settings) ->
     assert ["page_view", "0", "10", "990", "604,740", "FALLING_OFF"] in lines  # no number is truncated
     [reason] = [line for line in wrong.stdout.splitlines() if line.startswith("falling page_view 0")]
     assert reason.startswith("falling page_view 0: FALLING_OFF, the log will drop unread records in 60 s")
+    totals = truelog("lag", COLUMNS="80", **environment(sampled))
+    lines = [line.split() for line in totals.stdout.splitlines()]
+    assert [line[1:2] + line[-1:] for line in lines if line[:1] == [FINE]] == [["200", "OK"]]  # both partitions
+    assert not any(line[:1] == ["page_view"] for line in lines)
+    by_partition = truelog("lag", "--partitions", COLUMNS="80", **environment(sampled)).stdout
+    assert "page_view 0" in by_partition
     assert truelog("lag", FINE, UNSEEN, **environment(sampled)).returncode == 3
     rows = answer("lag", exit_code=1, **environment(sampled))["lag"]
     assert {row["verdict"] for row in rows} == {"OK", "FALLING_OFF", "UNKNOWN"}

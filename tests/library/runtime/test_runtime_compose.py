@@ -105,6 +105,10 @@ def _lines(part: Any, name: str = "") -> Iterator[str]:
         yield from (f"{name}={first}" if name else first, *more)
 
 
+def test_no_two_services_have_the_same_port_by_default() -> None:
+    assert len({*PORTS.values()}) == len(PORTS)
+
+
 def test_it_is_valid_by_the_specification() -> None:
     assert invalid(COMPOSE) == []
 

@@ -1,5 +1,6 @@
 """`truelog lag` and `truelog output`: how far views, the archive and output topics are behind, with a verdict."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,8 +23,13 @@ View = Annotated[str, typer.Argument(metavar="VIEW", help="A view that declares 
 output_app = typer.Typer(help="Output topics: the changed rows of the views that publish them.", no_args_is_help=True)
 
 
-def lag(views: Readers = None, as_json: AsJson = False) -> None:
-    """Show how far each view and the archive are behind the log, by partition, with a verdict and the reason.
+Partitions = Annotated[bool, typer.Option("--partitions", help="Show each partition, as for named views.")]
+
+
+def lag(views: Readers = None, partitions: Partitions = False, as_json: AsJson = False) -> None:
+    """Show how far each view and the archive are behind the log, with a verdict and the reason.
+
+    Named views are shown by partition.
 
     The exit code is 0 if all verdicts are OK, 1 if any verdict is neither OK nor UNKNOWN, and otherwise 3.
     """
@@ -38,7 +44,7 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"lag": [asdict(row) for row in rows]})
     else:
-        _show(rows)
+        _show(rows, by_partition=partitions or bool(views))
     verdicts = {row.verdict for row in rows}
     if verdicts - {LagVerdict.OK, LagVerdict.UNKNOWN}:
         raise typer.Exit(Exit.DIFFERENT)
@@ -58,20 +64,26 @@ def _with_lag(settings: Settings, views: list[str] | tuple[str, ...]) -> list[st
     return list(views)
 
 
-def _show(rows: "list[LagRow]") -> None:
+def _show(rows: "list[LagRow]", by_partition: bool) -> None:
     """Print the numbers by reader, followed by the reason for each verdict that is not OK."""
     from truelog.lag import report as lag_report
 
-    table = Sheet(box=SIMPLE_HEAD, padding=0, show_edge=False)
-    table.add_column("partition", no_wrap=True)
-    for name in ("position", "lag", "seconds", "in/s", "out/s"):
+    numbers = ("lag", "seconds", "in/s", "out/s")
+    table = Sheet(box=SIMPLE_HEAD, padding=(0, 1) if not by_partition else 0, show_edge=False)
+    table.add_column("partition" if by_partition else "reader", no_wrap=True)
+    for name in ("position", *numbers) if by_partition else numbers:
         table.add_column(name, justify="right", overflow="fold")  # a truncated number would be a wrong number
     table.add_column("verdict", no_wrap=True)
-    for reader, partitions in lag_report.by_reader(rows).items():
-        table.add_title(reader)
-        for row in partitions:
-            numbers = (row.position, row.lag_events, row.lag_seconds, row.rate_in, row.rate_counted)
-            table.add_row(f"  {_partition(row)}", *map(_number, numbers), row.verdict)
+    for reader, found in lag_report.by_reader(rows).items():
+        if by_partition:
+            table.add_title(reader)
+            for row in found:
+                shown = (row.position, row.lag_events, row.lag_seconds, row.rate_in, row.rate_counted)
+                table.add_row(f"  {_partition(row)}", *map(_number, shown), row.verdict)
+        else:
+            rates = _sum(row.rate_in for row in found), _sum(row.rate_counted for row in found)
+            total = lag_report.lag_events(found), lag_report.freshness(found), *rates
+            table.add_row(reader, *map(_number, total), lag_report.worst(found).verdict)
     table.show()
     ages = [row.sample_age for row in rows if row.sample_age is not None and row.lag_events is not None]
     if ages:
@@ -85,6 +97,12 @@ def _show(rows: "list[LagRow]") -> None:
 
 def _partition(row: "LagRow") -> str:
     return "" if row.topic is None else f"{row.topic} {row.partition}"
+
+
+def _sum(rates: Iterable[float | None]) -> float | None:
+    """The sum of the known rates; None if none is known."""
+    known = [each for each in rates if each is not None]
+    return sum(known) if known else None
 
 
 def _number(value: float | None) -> str:

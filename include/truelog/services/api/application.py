@@ -23,7 +23,9 @@ from truelog import __version__
 from truelog.services import web
 from truelog.services.api import documents, problem
 from truelog.services.api.access import authorize
+from truelog.services.api.answer_counts import AnswerCounts
 from truelog.services.api.declaration import (
+    ABOUT_ROWS,
     CHANGES,
     HTTP,
     OPENAPI,
@@ -61,12 +63,14 @@ def create_app(settings: Settings) -> FastAPI:
     keys = KeyRing(settings)
     signer = TokenSigner(settings, keys)
     questions = Questions(settings, signer)
+    counts = AnswerCounts(settings)
     capacity = CapacityLimit(settings.api_requests, 0, max(1, settings.api_requests // 2), 0)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with web.up_to_date(keys), questions.work():
-            yield
+            with counts.kept():
+                yield
 
     app = FastAPI(
         title="Truelog", version=__version__, description=documents.ABOUT,
@@ -74,7 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
     )  # fmt: skip
     app.state.questions = questions
     for route, handler, about in _handlers(app, questions):
-        limited = _route_class(route, keys, signer, capacity)
+        limited = _route_class(route, keys, signer, capacity, counts)
         app.router.add_api_route(route.path, handler, methods=[route.method], route_class_override=limited, **about)
         if route.method == "GET":
             app.router.add_api_route(
@@ -119,7 +123,9 @@ def _returns(model: type, others: dict[int, dict[str, Any]] | None = None) -> di
     return {"responses": {200: {"model": model}, **(others or {})}, "response_model": None}
 
 
-def _route_class(route: Route, keys: KeyRing, signer: TokenSigner, capacity: CapacityLimit) -> type[APIRoute]:
+def _route_class(
+    route: Route, keys: KeyRing, signer: TokenSigner, capacity: CapacityLimit, counts: AnswerCounts
+) -> type[APIRoute]:
     """A route that asks who is there before it looks at anything else of the request."""
 
     class Guarded(APIRoute):
@@ -134,7 +140,10 @@ def _route_class(route: Route, keys: KeyRing, signer: TokenSigner, capacity: Cap
                 if len(request.url.query) > _LONGEST_QUERY:
                     raise RequestRefused(414, f"the query may have at most {_LONGEST_QUERY} bytes")
                 with capacity.admit(request.state.asker.name):
-                    return await answer(request)
+                    answered = await answer(request)
+                if route in ABOUT_ROWS:
+                    counts.add(request.path_params["view"], request.state.asker.name)
+                return answered
 
             return guarded
 

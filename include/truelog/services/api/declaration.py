@@ -13,6 +13,7 @@ RATE_LIMIT = Route("GET", "/rate-limits/{address}", Role.READER)
 SEARCH = Route("GET", "/searches/{view}", Role.READER)
 OPENAPI = Route("GET", "/openapi.json", Role.READER)
 SCOPED = (ROWS, RELATION, CHANGES)  # a scoped token may ask these
+ABOUT_ROWS = (*SCOPED, SEARCH)  # who asks these is a reader of the view
 
 HTTP = Http("API", 18083, (VIEWS, VIEW, ROWS, RELATION, CHANGES, TOKENS, RATE_LIMIT, SEARCH, OPENAPI, HEALTH))
 SERVICE = Service(

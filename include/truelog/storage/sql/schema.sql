@@ -363,6 +363,12 @@ CREATE TABLE truelog.api_key (
 );
 COMMENT ON TABLE truelog.api_key IS 'The API keys and their roles. Only the hash of a key is stored';
 
+CREATE TABLE truelog.view_reader (
+    view text, reader text, day date, answers bigint NOT NULL, last_at timestamptz NOT NULL,
+    PRIMARY KEY (view, reader, day)
+);
+COMMENT ON TABLE truelog.view_reader IS 'How many answers about each view the holder of each API key got on each day';
+
 CREATE TABLE truelog.operation (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, doer text NOT NULL,
     about text NOT NULL, at timestamptz NOT NULL DEFAULT now()

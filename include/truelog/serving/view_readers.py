@@ -1,0 +1,42 @@
+"""Who reads a view: the holders of API keys, with the number of answers that each got on each day.
+
+Sessions of analysts are not counted, because PostgreSQL does not record what a session has read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from truelog.storage.database import Connection
+
+_DAYS = 7
+
+
+@dataclass(frozen=True)
+class ViewReader:
+    """The name of an API key, the answers that its holder got in the last seven days, and when the last one."""
+
+    reader: str
+    answers: int
+    last_at: datetime
+
+
+def add(connection: Connection, answers: Mapping[tuple[str, str], int]) -> None:
+    """Add the numbers of answers, by view and name of the API key."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO truelog.view_reader (view, reader, day, answers, last_at) "
+            "VALUES (%s, %s, (now() AT TIME ZONE 'UTC')::date, %s, now()) ON CONFLICT (view, reader, day) "
+            "DO UPDATE SET answers = view_reader.answers + excluded.answers, last_at = excluded.last_at",
+            [(view, reader, count) for (view, reader), count in sorted(answers.items())],
+        )
+
+
+def readers(connection: Connection, view: str) -> list[ViewReader]:
+    """The readers of the last seven days, those with the most answers first."""
+    rows = connection.execute(
+        "SELECT reader, sum(answers)::bigint, max(last_at) FROM truelog.view_reader "
+        "WHERE view = %s AND last_at > now() - make_interval(days => %s) GROUP BY reader ORDER BY 2 DESC, 1",
+        (view, _DAYS),
+    ).fetchall()
+    return [ViewReader(*row) for row in rows]
