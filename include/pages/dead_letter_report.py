@@ -14,6 +14,7 @@ from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 
 MOST_READ = 100_000  # dead letters in a time range; they have no index, so each list reads all of them
+MOST_BYTES = 64 << 20  # of these dead letters, as their senders posted them
 _MOST_REASONS = 20
 _STEPS = (60, 300, 900, 3600, 21_600, 86_400, 7 * 86_400)  # seconds
 _MOST_STEPS = 75
@@ -123,7 +124,16 @@ def read_letters(settings: Settings, chosen: LetterFilter) -> list[DeadLetter]:
             f"this time range has about {found:,} dead letters, and a page reads at most {MOST_READ:,}. Choose a "
             "shorter one, or run `truelog dead-letters list`"
         )
-    return list(store.read(chosen))
+    letters, size = list[DeadLetter](), 0
+    for each in store.read(chosen):
+        letters.append(each)
+        size += len(each.raw)
+        if size > MOST_BYTES:
+            raise BadInput(
+                f"this time range has more than {MOST_BYTES >> 20} MB of dead letters, which is the most that a page "
+                "reads. Choose a shorter one, or run `truelog dead-letters list`"
+            )
+    return letters
 
 
 def _course(letters: Sequence[DeadLetter], hours: float) -> LetterCourse:

@@ -1,7 +1,7 @@
 """Deployed versions of views, their positions, and what is stored about their lag."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import sql
@@ -131,3 +131,17 @@ def forget(connection: Connection, *views: str) -> None:
     for table in (*_LEFT_OUT, "standing", "batch_refusal", "batch_answer", "base", "position", "view"):
         query = sql.SQL("DELETE FROM {} WHERE view = ANY(%s)").format(sql.Identifier("truelog", table))
         connection.execute(query, (list(views),))
+
+
+def has_read(
+    connection: Connection, view: str, *, records: int, hour: datetime, hour_records: int, earlier_records: int
+) -> None:
+    """The view has read so many records, the last ones in this hour, as later merges may change it."""
+    query = (
+        "INSERT INTO truelog.merge_tally "
+        "(view, version, merges, rows, preparing, merging, records, hour, hour_records, earlier_records) "
+        "VALUES (%s, 1, 1, 0, 0, 0, %s, %s, %s, %s) ON CONFLICT (view, version) DO UPDATE SET "
+        "records = excluded.records, hour = excluded.hour, hour_records = excluded.hour_records, "
+        "earlier_records = excluded.earlier_records"
+    )
+    connection.execute(query, (view, records, hour, hour_records, earlier_records))

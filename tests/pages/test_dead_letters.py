@@ -80,6 +80,12 @@ def test_too_many_letters_are_refused(
         dead_letter_report.dead_letter_report(rejected, LetterQuery(24))
 
 
+def test_more_bytes_than_a_page_can_hold_are_refused(rejected: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letter_report, "MOST_BYTES", max(map(len, BAD)))
+    with pytest.raises(BadInput, match="this time range has more than 0 MB of dead letters"):
+        dead_letter_report.dead_letter_report(rejected, LetterQuery(24))
+
+
 def test_a_replay_is_counted_first_and_sends_each_letter_once(
     rejected: Settings, pages: Settings, users: dict[str, Airflow]
 ) -> None:

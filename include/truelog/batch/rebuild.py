@@ -89,7 +89,7 @@ class Rebuilder:
     def leaving_out_failures(self, positions: Positions, attempt: Callable[["Rebuilder"], _T]) -> _T:
         """Run `attempt` with this rebuilder; if a fold fails, with a rebuilder that leaves out the failing groups."""
         return kinds.leaving_out_failures(
-            self.compiled,
+            kinds.without_expired(self.compiled, self.cutoff(self.compiled.own, positions)),
             lambda table: self.states(table, positions),
             lambda compiled: attempt(replace(self, compiled=compiled)),
         )

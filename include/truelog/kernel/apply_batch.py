@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from truelog.control.lease import Holder
-from truelog.kernel import bad_records, merge
+from truelog.kernel import bad_records, clock, merge
 from truelog.kernel.exclusions import Excluded
 from truelog.kernel.log_guard import LogGuard
 from truelog.kernel.merge import Merge
@@ -96,6 +96,7 @@ class BatchApplier:
         if not partitions:
             return stage.NO_ROWS, ()  # only ticks came, as happens every second on a quiet log: no work for Spark
         events = records.from_position(batch.events, begin, batch.begin)
+        unexpired = kinds.without_expired(compiled, clock.cutoff(connection, compiled.own, begin))
         if repeated and batch.files and events is batch.events:
             plans: BatchPlans = repeated
             events = repeated.events_of(batch.files, compiled.view.reads)
@@ -106,6 +107,6 @@ class BatchApplier:
             counted = Batch(events, partitions, [each.coordinates for each in excluded])
             # The search for bad records has kept the events in memory, so repeated plans could not read other files.
             chosen = BatchPlans(plans.spark, self.settings) if excluded else plans
-            return kinds.stage_batch(connection, compiled, chosen, counted), excluded
+            return kinds.stage_batch(connection, unexpired, chosen, counted), excluded
 
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)

@@ -77,7 +77,7 @@ class Exclusions:
         """The coordinates of the records below `positions` that the view leaves out."""
         return self._select(positions, "AND NOT refuted", ())
 
-    def unproved(self, positions: Positions, *, every: bool = False) -> list[Coordinates]:
+    def unproved(self, positions: Positions, *, every: bool) -> list[Coordinates]:
         """Those below `positions` that were not proved under this code; with `every`, the proved ones too."""
         return self._select(positions, "AND NOT refuted AND (%s OR proof IS DISTINCT FROM %s)", (every, self._proof))
 

@@ -213,6 +213,8 @@ def drop_expired_at(connection: Connection, compiled: CompiledView, schema: str,
     """Delete the rows of each of a view's tables that have expired when the clock is at `now`."""
     for each in compiled.tables:
         clock.drop_before(connection, each, schema, clock.cutoff_at(each, now))
+    if schema == "state":
+        kinds.forget_expired(connection, compiled, clock.cutoff_at(compiled.own, now))
 
 
 def leader_epochs(connection: Connection, compiled: CompiledView) -> Epochs:

@@ -68,7 +68,14 @@ def _total(expression: Total, values: Sequence[Values]) -> Any:
     if expression.function == "count":
         return len(present)
     functions: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "min": min, "max": max}
-    return functions[expression.function](present) if present else None
+    return _or_null(functions[expression.function], present) if present else None
+
+
+def _or_null(function: Callable[..., Any], *values: Any) -> Any:
+    try:
+        return function(*values)
+    except (ArithmeticError, TypeError, ValueError):
+        return None
 
 
 def _field(field: Field, slots: Slots) -> Evaluator:
@@ -96,12 +103,7 @@ def _strict(name: str) -> Callable[..., Evaluator]:
 
         def evaluate(rows: Sequence[Values], at: int, marks: Marks) -> Any:
             values = [each(rows, at, marks) for each in arguments]
-            if None in values:
-                return None
-            try:
-                return function(*values)
-            except (ArithmeticError, TypeError, ValueError):
-                return None
+            return None if None in values else _or_null(function, *values)
 
         return evaluate
 
@@ -166,7 +168,7 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Evaluator]:
     def connect(*arguments: Evaluator) -> Evaluator:
         def evaluate(rows: Sequence[Values], at: int, marks: Marks) -> Any:
             values = [value for each in arguments if (value := each(rows, at, marks)) is not None]
-            return choose(values) if values else None
+            return _or_null(choose, values) if values else None
 
         return evaluate
 

@@ -94,10 +94,11 @@ class CertificateVerifier:
         if unfounded := self._unfounded(certified):  # 3
             reason = f"the certified view skips records on which the transform does not fail: {unfounded}"
             return _answer(certified, VerificationVerdict.DIFFERENT, reason)
+        limit = self._limit(certified.positions)
         rebuilt = kinds.leaving_out_failures(  # 4
-            self.compiled,
+            kinds.without_expired(self.compiled, limit),
             lambda table: table.totals_of(kinds.countable(table, events, certified.excluded)),
-            lambda compiled: {each.side: self._rebuilt(each, certified, events) for each in compiled.tables},
+            lambda compiled: {each.side: self._rebuilt(each, certified, events, limit) for each in compiled.tables},
         )
         return compare_buckets(certified, rebuilt, certificate.software_versions(self.spark))
 
@@ -112,21 +113,20 @@ class CertificateVerifier:
         wrong = bad_records.unfounded_exclusions(self.compiled, events, certified.excluded)
         return ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrong)
 
-    def _rebuilt(self, table: Table, certified: Certificate, events: EventFrames) -> Buckets:
+    def _rebuilt(self, table: Table, certified: Certificate, events: EventFrames, limit: datetime | None) -> Buckets:
         counted = kinds.countable(table, events, certified.excluded)
-        kept = self._kept(table, table.totals_of(counted), certified.positions)
+        kept = clock.rows_since(table, table.totals_of(counted), limit)
         return certificate.to_buckets(table_hash.hash_frame(table, table.stored(kept)))
 
-    def _kept(self, table: Table, states: DataFrame, positions: Positions) -> DataFrame:
-        """Drop the rows that the table's `keep` has expired at these positions."""
-        if table.view.keep is None:
-            return states
+    def _limit(self, positions: Positions) -> datetime | None:
+        """The expiry limit of the view's tables at these positions: older rows have expired. None if there is none."""
+        if self.compiled.view.keep is None:
+            return None
 
         def read(begin: int, end: int, since: datetime | None) -> DataFrame:
             return self._events(Wanted([Range(clock.TOPIC, 0, begin, end)], positions.ids, since))[clock.TOPIC]
 
-        now = clock.at_from_ticks(read, positions, table.view.reads)
-        return clock.rows_since(table, states, clock.cutoff_at(table, now))
+        return clock.cutoff_at(self.compiled.own, clock.at_from_ticks(read, positions, self.compiled.view.reads))
 
 
 def _require_same_topics(certified: Certificate, types: EventTypes) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import StreamingQueryException
 
 from truelog.control import application, event_registry
+from truelog.schema.loading import trial
 from truelog.storage.database import Connection, connect
 from truelog.streaming import batch_metrics
 from truelog.support.background import Background
@@ -114,6 +115,8 @@ class ChangeWatch:
         try:
             if application.declarations_digest(self._settings) != self._views:
                 self._found = "views have changed"
+            elif trial.has_caught_up():
+                self._found = "a declaration that the machine was too busy to load has had its trial"
             elif self._newest_versions() != self._versions:
                 self._found = "an event type has another version"
             elif time.monotonic() >= self._topics_due:

@@ -6,6 +6,7 @@ folder and is listed once, in `kinds.py`. Everything above `tables/` calls these
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from psycopg import sql
@@ -132,6 +133,13 @@ class Kind:
         `states` rebuilds a table from which the rows follow.
         """
         return attempt(compiled)
+
+    def without_expired(self, compiled: CompiledView, limit: datetime | None) -> CompiledView:
+        """The view, which computes nothing for rows before this time if it can leave them out."""
+        return compiled
+
+    def forget_expired(self, connection: Connection, compiled: CompiledView, limit: datetime) -> None:
+        """Delete what is recorded about groups before this time, whose rows have expired."""
 
     def failed_groups(self, compiled: CompiledView) -> tuple[FailedGroup, ...]:
         """The groups that the view leaves out."""

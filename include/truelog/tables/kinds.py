@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -78,6 +79,17 @@ def leaving_out_failures(
     `states` rebuilds a table from which the rows follow.
     """
     return kind_of(compiled.own).leaving_out_failures(compiled, states, attempt)
+
+
+def without_expired(compiled: CompiledView, limit: datetime | None) -> CompiledView:
+    """The view, which computes nothing for rows before this time, the limit of its `keep`, if it can leave them out."""
+    return kind_of(compiled.own).without_expired(compiled, limit)
+
+
+def forget_expired(connection: Connection, compiled: CompiledView, limit: datetime | None) -> None:
+    """Delete what is recorded about groups before this time, whose rows have expired."""
+    if limit is not None:
+        kind_of(compiled.own).forget_expired(connection, compiled, limit)
 
 
 def failed_groups(compiled: CompiledView) -> tuple[FailedGroup, ...]:

@@ -99,3 +99,46 @@ def test_nothing_is_confirmed_without_a_jump(connection: Connection, guard: Cloc
 def test_an_empty_topic_has_no_jump(postgresql: Settings) -> None:
     now: datetime = START
     assert ClockGuard(postgresql, None).tick_time(now) == now
+
+
+def test_a_confirmation_lasts_for_a_day(connection: Connection, guard: ClockGuard) -> None:
+    assert guard.tick_time(JUMPED) == START
+    clock_guard.confirm_jump(connection, "ann")
+    assert guard.tick_time(JUMPED + DAY + SECOND) == START
+    assert guard.tick_time(JUMPED + DAY) == JUMPED + DAY
+
+
+def test_the_hold_that_an_earlier_process_has_left_is_removed_once(
+    postgresql: Settings, connection: Connection, guard: ClockGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert guard.tick_time(JUMPED) == START
+    restarted = ClockGuard(postgresql, START)
+    assert restarted.tick_time(START + SECOND) == START + SECOND
+    assert clock_guard.load_hold(connection) is None
+    monkeypatch.setattr(clock_guard, "connect", None)  # no later tick asks the database
+    assert restarted.tick_time(START + 2 * SECOND) == START + 2 * SECOND
+
+
+def test_a_jump_is_said_once_and_failures_are_said(
+    postgresql: Settings, guard: ClockGuard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def down(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError("down")
+
+    def said() -> list[str]:
+        found = [record.message.partition(":")[0] for record in caplog.records]
+        caplog.clear()
+        return found
+
+    assert guard.tick_time(START + SECOND) == START + SECOND  # and nothing is held
+    for second in range(3):
+        guard.tick_time(JUMPED + second * SECOND)
+    [jumped] = said()
+    assert jumped.startswith("the clock jumped from")
+    with monkeypatch.context() as patched:
+        patched.setattr(clock_guard, "connect", down)
+        assert guard.tick_time(JUMPED) == START + SECOND
+        assert guard.tick_time(START + 2 * SECOND) == START + 2 * SECOND
+    assert said() == ["the jump cannot be confirmed", "the end of the hold is not recorded"]
+    assert guard.tick_time(START + 3 * SECOND) == START + 3 * SECOND
+    assert alerts(postgresql) == []

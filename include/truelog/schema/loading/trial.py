@@ -26,11 +26,16 @@ from truelog.schema.loading import trial_process
 from truelog.support.errors import BadDeclaration
 
 _START_SECONDS = 60.0  # until the process has imported Spark, on a busy machine
-_PASSING = {trial_process.HELD: 300.0, trial_process.ENDED: 300.0}  # seconds; a disk or a short memory may be guilty
+_PASSING = {  # seconds; a disk, a short memory or other processes may be guilty
+    trial_process.HELD: 300.0,
+    trial_process.ENDED: 300.0,
+    trial_process.BUSY: 30.0,
+}
 _NOTICE_SECONDS = 2.0
 _CURE = "Let the file declare something and do nothing else."
 
 _verdicts: dict[str, tuple[str, float]] = {}  # what is wrong, and when it was found, by the hash of the content
+_waiting: dict[Path, tuple[str, Sequence[str]]] = {}  # files that the machine was too busy to load
 
 log = logging.getLogger("truelog.trial")
 
@@ -48,7 +53,23 @@ def misdeed(path: Path, content: bytes, package: str, modules: Sequence[str]) ->
         for each, verdict in found.items():
             _keep(each, _key(each, due[each], helpers), verdict)
         wrong = found[path]
+    if wrong == trial_process.BUSY:
+        _waiting[path] = package, modules
+        return f"{wrong}. It is tried again every half a minute."
+    _waiting.pop(path, None)
     return wrong and f"{wrong}. {_CURE}"
+
+
+def has_caught_up() -> bool:
+    """Whether the machine was too busy to load some file, and is not now. Files have a new trial when it is due."""
+    for path, (package, modules) in list(_waiting.items()):
+        try:
+            misdeed(path, declaration_files.content(path), package, modules)
+        except BadDeclaration:  # the file cannot be read any longer
+            _waiting.pop(path, None)
+        if path not in _waiting:
+            return True
+    return False
 
 
 def _due(folder: Path, helpers: bytes) -> dict[Path, bytes]:

@@ -28,6 +28,7 @@ SECONDS = 10.0  # a file loads in milliseconds
 MEMORY = 1 << 30  # bytes
 _BUSY = 3  # how many times as long a file may take on a machine that is too busy to run it
 HELD = f"it does not finish loading within {SECONDS:.0f} s"
+BUSY = f"the machine was too busy to load it within {_BUSY * SECONDS:.0f} s"
 ENDED = "it ends the process that loads it"
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _ACTS = {  # events of Python's audit, and what they are called here
@@ -85,12 +86,16 @@ def _trial(path: str, name: str, content: bytes, seconds: float) -> str:
 def _report(reader: int, child: int, seconds: float) -> str:
     """The child's report. The time in which the child waits for a processor does not count."""
     began, text = time.monotonic(), b""
-    while time.monotonic() - began < min(seconds + _delay(child), _BUSY * seconds):
+
+    def is_over() -> bool:
+        return time.monotonic() - began >= seconds + _delay(child)
+
+    while not is_over() and time.monotonic() - began < _BUSY * seconds:
         if select([reader], [], [], 0.1)[0]:
             if not (part := os.read(reader, 65_536)):
                 return json.loads(text) if text else ENDED
             text += part
-    return HELD
+    return HELD if is_over() else BUSY
 
 
 def _delay(child: int) -> float:
@@ -109,12 +114,12 @@ def _load(writer: int, path: str, name: str, content: bytes) -> NoReturn:
         os._exit(0)
 
     def audit(event: str, _: tuple[Any, ...]) -> None:
-        if event in _FORBIDDEN and not _is_import():
-            report(f"it {_FORBIDDEN[event]}")
+        if event in _FORBIDDEN and (doer := _doer(path)):
+            report(f"{doer} {_FORBIDDEN[event]}")
 
     def watched(function: Callable[..., Any], act: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
-            return function(*arguments, **named) if _is_import() else report(f"it {act}")
+            return report(f"{doer} {act}") if (doer := _doer(path)) else function(*arguments, **named)
 
         return call
 
@@ -137,14 +142,21 @@ def _load(writer: int, path: str, name: str, content: bytes) -> NoReturn:
     report(next((f"it changes {trait} of the process" for trait in before if after[trait] != before[trait]), ""))
 
 
-def _is_import() -> bool:
-    """Whether a library does this while it is imported. Some look for what the machine can do."""
+def _doer(path: str) -> str:
+    """Who does this: the file, or a helper in its folder. Empty if a library does it while it is imported.
+
+    Some libraries look for what the machine can do.
+    """
+    folder = Path(path).resolve().parent
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
+        name = frame.f_code.co_filename
+        if name == "<frozen importlib._bootstrap>":
+            return ""
+        if name != path and folder in (helper := Path(name).resolve()).parents:
+            return f"it imports {helper.relative_to(folder)}, which"
         frame = frame.f_back
-    return False
+    return "it"
 
 
 def _enclose() -> None:

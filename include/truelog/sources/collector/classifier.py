@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -47,6 +48,7 @@ class ClassifiedRecord:
     value: bytes
     defect: Defect | None = None
     event_id: str | None = field(default=None, compare=False)  # of a good event
+    said: Mapping[str, Any] = field(default_factory=dict, compare=False)  # a good event as its sender wrote it
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class EventClassifier:
             None if key is None else key.encode(),
             _with_receipt(event.raw, receipt.time),
             event_id=model.event_id,
+            said=event.value,
         )
 
     def _type(self, event: RawEvent) -> EventType | Defect:

@@ -1,11 +1,16 @@
 """The latest events of browsers, so that a copy of an event is acknowledged and not stored again.
 
 A page that is being closed cannot know whether its last request arrived. The next page therefore sends these events
-again, with the same ids. The memory is that of one process: after a restart, or in another process, a copy enters the
-log. It then has the same `event_id`, and counts once in a view with `dedupe`.
+again, with the same ids. A copy says the same as the first event, apart from `sent_at`, the time of the attempt. An
+event that says something else under a known id is stored, because it would otherwise be lost.
+
+The memory is that of one process: after a restart, or in another process, a copy enters the log. It then has the same
+`event_id`, and counts once in a view with `dedupe`.
 """
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Awaitable, Callable, Sequence
 
 from truelog.sources.collector.classifier import ClassifiedRecord
@@ -14,22 +19,23 @@ from truelog.support.errors import ServiceDown
 
 Append = Callable[[Sequence[ClassifiedRecord]], Awaitable[list[PartitionOffset]]]
 _Place = asyncio.Future[PartitionOffset]
-_Id = tuple[str, str, str]
+_SENT = "sent_at"
+_Name = tuple[str, str, str, bytes]
 
 
 class RecentEvents:
-    """The places of the last `most` events, by key, topic and event id. Requests in progress count too."""
+    """The places of the last `most` events, by key, topic, id and content. Requests in progress count too."""
 
     def __init__(self, most: int = 50_000) -> None:
         self._most = most
-        self._places: dict[_Id, _Place] = {}
+        self._places: dict[_Name, _Place] = {}
 
     async def append(self, sender: str, records: Sequence[ClassifiedRecord], append: Append) -> list[PartitionOffset]:
         """Append the new records, and return the place of each record. That of a copy is the place of the first."""
         places: list[_Place] = []
-        new: list[tuple[_Id | None, ClassifiedRecord, _Place]] = []
+        new: list[tuple[_Name | None, ClassifiedRecord, _Place]] = []
         for record in records:
-            name = None if record.event_id is None else (sender, record.topic, record.event_id)
+            name = _name(sender, record)
             known = None if name is None else self._places.get(name)
             if known is None:
                 known = asyncio.get_running_loop().create_future()
@@ -40,7 +46,7 @@ class RecentEvents:
         await self._append(new, append)
         return [await asyncio.shield(each) for each in places]
 
-    async def _append(self, new: Sequence[tuple[_Id | None, ClassifiedRecord, _Place]], append: Append) -> None:
+    async def _append(self, new: Sequence[tuple[_Name | None, ClassifiedRecord, _Place]], append: Append) -> None:
         try:
             found = await append([record for _, record, _ in new])
         except BaseException as failed:
@@ -54,3 +60,11 @@ class RecentEvents:
             place.set_result(where)
         while len(self._places) > self._most:
             del self._places[next(iter(self._places))]
+
+
+def _name(sender: str, record: ClassifiedRecord) -> _Name | None:
+    """What a copy has in common with the first event; None if the record is a dead letter."""
+    if record.event_id is None:
+        return None
+    said = json.dumps({name: value for name, value in record.said.items() if name != _SENT}, sort_keys=True)
+    return sender, record.topic, record.event_id, hashlib.blake2b(said.encode(), digest_size=16).digest()

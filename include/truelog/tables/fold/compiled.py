@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -24,6 +25,7 @@ class Fold:
     run: inputs → the result of the fold.
     rows: the result of the fold → the rows of the table, whose keys may not be unique.
     failed: the groups that are left out.
+    since: groups of earlier times have expired and are not folded; None if the table has no `keep` or no clock yet.
     """
 
     inputs: Table
@@ -31,6 +33,7 @@ class Fold:
     run: Callable[[DataFrame], DataFrame]
     rows: Callable[[DataFrame], DataFrame]
     failed: tuple[FailedGroup, ...] = ()
+    since: datetime | None = None
 
     @property
     def follows_from(self) -> Sequence[Table]:
@@ -44,7 +47,9 @@ class Fold:
         return self.rows_of(table, self.result(inputs))
 
     def result(self, inputs: DataFrame) -> DataFrame:
-        """Whole groups of stored inputs → the result of the fold, without the groups that are left out."""
+        """Whole groups of stored inputs → the result of the fold, without groups that expired or are left out."""
+        if self.since is not None and self.inputs.age_column is not None:
+            inputs = inputs.where(F.coalesce(F.col(self.inputs.age_column) >= F.lit(self.since), F.lit(True)))
         if self.failed:
             values = values_of(self.inputs, self.by)
             inputs = inputs.where(~values.isin(*(each.values for each in self.failed)))

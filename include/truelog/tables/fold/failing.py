@@ -9,6 +9,7 @@ Many failing groups mean a broken fold. The view then stalls.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 from typing import TypeVar
 
@@ -29,29 +30,42 @@ _PLACES = (-(2**63), 2**63 - 1)  # the hashes of groups
 _T = TypeVar("_T")
 
 
-def leaving_out(compiled: CompiledView, inputs: Callable[[], DataFrame], attempt: Callable[[CompiledView], _T]) -> _T:
+def leaving_out(
+    compiled: CompiledView,
+    inputs: Callable[[], DataFrame],
+    attempt: Callable[[CompiledView], _T],
+    searched: Callable[[], CompiledView] | None = None,
+) -> _T:
     """Run `attempt`; if the fold fails on some groups, run it again with a view that leaves these groups out.
 
-    `inputs` is called only after a failure, and returns the stored inputs of whole groups.
+    `inputs` and `searched` are called only after a failure. They return the stored inputs of whole groups, and the view
+    whose folds are tried on them, if `compiled` has no complete fold.
 
     Raises:
-        TooManyExcluded: the fold fails on more than 100 groups.
+        TooManyExcluded: the fold fails on more than 100 groups that have not expired.
     """
     try:
         return attempt(compiled)
     except FAILURES as error:
         if not is_value_error(error):
             raise
-        failed = _find(compiled, inputs(), error)
+        failed = _find(searched() if searched else compiled, inputs(), error)
     return attempt(_without(compiled, failed))
 
 
 def _without(compiled: CompiledView, failed: Sequence[FailedGroup]) -> CompiledView:
     """The view whose folds leave these groups out."""
+    return _with_folds(compiled, lambda fold: replace(fold, failed=(*fold.failed, *failed)))
+
+
+def without_expired(compiled: CompiledView, limit: datetime | None) -> CompiledView:
+    """The view whose folds leave out the groups that have expired: their rows would be dropped in any case."""
+    return compiled if limit is None else _with_folds(compiled, lambda fold: replace(fold, since=limit))
+
+
+def _with_folds(compiled: CompiledView, change: Callable[[Fold], Fold]) -> CompiledView:
     tables = (
-        replace(each, derivation=replace(each.derivation, failed=(*each.derivation.failed, *failed)))
-        if isinstance(each.derivation, Fold)
-        else each
+        replace(each, derivation=change(each.derivation)) if isinstance(each.derivation, Fold) else each
         for each in compiled.tables
     )
     return replace(compiled, tables=tuple(tables))
@@ -68,10 +82,10 @@ def _find(compiled: CompiledView, inputs: DataFrame, error: Exception) -> list[F
         found = list(islice(search.failed(), MOST + 1))
     finally:
         kept.unpersist()
-    if not found:
+    if not found and fold_of(compiled.own).since is None:
         raise error
-    require_few(compiled, len(found), found[-1].error)
-    return found
+    require_few(compiled, len(found), found[-1].error if found else "")
+    return found  # none if only a group failed that has expired since a repeated plan was made
 
 
 def require_few(compiled: CompiledView, failed: int, last_error: str) -> None:

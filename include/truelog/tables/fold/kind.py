@@ -1,6 +1,7 @@
 """The kind of a Group: its rows are folded from the inputs of the groups that a batch touches."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TypeVar
 
 from pyspark.sql import DataFrame
@@ -49,6 +50,12 @@ class Fold(Kind):
     ) -> _T:
         inputs = fold_of(compiled.own).inputs
         return failing.leaving_out(compiled, lambda: inputs.stored(states(inputs)), attempt)
+
+    def without_expired(self, compiled: CompiledView, limit: datetime | None) -> CompiledView:
+        return failing.without_expired(compiled, limit)
+
+    def forget_expired(self, connection: Connection, compiled: CompiledView, limit: datetime) -> None:
+        merge.forget_expired(connection, compiled, limit)
 
     def failed_groups(self, compiled: CompiledView) -> tuple[FailedGroup, ...]:
         return fold_of(compiled.own).failed

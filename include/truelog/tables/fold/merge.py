@@ -9,6 +9,7 @@ the group on. As long as the events of a key stay in one partition, there are no
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from psycopg import sql
 from pyspark.sql import DataFrame
@@ -131,6 +132,17 @@ def _record_failed(
     failing.require_few(compiled, int(str(read_value(connection, counted.format(**parts)))), failed[-1].error)
 
 
+def forget_expired(connection: Connection, compiled: CompiledView, limit: datetime) -> None:
+    """Delete the records of groups before this time."""
+    age = compiled.own.age_column
+    if age is None:
+        return
+    delete = sql.SQL('DELETE FROM truelog.{} WHERE (view, version) = (%s, %s) AND ("group" ->> %s)::timestamptz < %s')
+    place = group_of(compiled).by.index(age)
+    for table in ("failed_group", "oversized_group"):
+        connection.execute(delete.format(sql.Identifier(table)), (compiled.name, compiled.view.version, place, limit))
+
+
 def _record_of(compiled: CompiledView) -> dict[str, sql.Composable]:
     """The key of the record of a group `g`."""
     return {
@@ -173,13 +185,17 @@ def delete_groups(connection: Connection, compiled: CompiledView, groups: Sequen
 
 def _stage_folded(compiled: CompiledView, plans: BatchPlans, inputs: Callable[[], DataFrame]) -> StagedRows:
     """Fold inputs, and stage the rows of each table that follows, without those of groups whose fold fails."""
-    return failing.leaving_out(compiled, inputs, lambda chosen: _stage_all(chosen, plans, inputs))
+
+    def attempt(chosen: CompiledView) -> StagedRows:
+        # A plan that is repeated leaves no group out, and knows the expired groups of the moment when it was made.
+        is_first = chosen is compiled
+        return _stage_all(chosen, plans if is_first else BatchPlans(plans.spark, plans.settings), inputs)
+
+    return failing.leaving_out(compiled, inputs, attempt)
 
 
 def _stage_all(compiled: CompiledView, plans: BatchPlans, inputs: Callable[[], DataFrame]) -> StagedRows:
     tables, fold = folded_tables(compiled), fold_of(compiled.own)
-    if fold.failed:  # a plan that is repeated leaves no group out
-        plans = BatchPlans(plans.spark, plans.settings)
     own, *sides = plans.stage_each(
         tables, lambda: fold.result(inputs()), lambda table, folded: fold_of(table).rows_of(table, folded)
     )

@@ -4,12 +4,15 @@ If a batch contains records of rules, the versions of rules before and after the
 folded again that have events which these versions judge, or matches of these versions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from pyspark.sql import DataFrame
 
 from truelog.storage.database import Connection, connect
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.fold import merge
+from truelog.tables.fold import failing, merge
 from truelog.tables.fold.kind import Fold
 from truelog.tables.fold.repair import repair_groups
 from truelog.tables.fold.trace import trace_group
@@ -24,6 +27,8 @@ from truelog.tables.tracing.event_steps import contributions
 from truelog.tables.tracing.trace import Trace, Tracing
 from truelog.views.group import INPUTS
 from truelog.views.patterns import RULES
+
+_T = TypeVar("_T")
 
 
 class Patterns(Fold):
@@ -42,6 +47,20 @@ class Patterns(Fold):
         table = matching_of(tracing.compiled.own).rules
         changes = collected(table, contributions(table, tracing.transformed_rows(table), all_rows))
         return trace_group(tracing, with_changes(tracing.compiled, changes).own)
+
+    def leaving_out_failures(
+        self,
+        compiled: CompiledView,
+        states: Callable[[Table], DataFrame],
+        attempt: Callable[[CompiledView], _T],
+    ) -> _T:
+        matching = matching_of(compiled.own)
+
+        def searched() -> CompiledView:
+            return with_changes(compiled, collected(matching.rules, states(matching.rules)))
+
+        inputs = matching.inputs
+        return failing.leaving_out(compiled, lambda: inputs.stored(states(inputs)), attempt, searched)
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Let the executors load inputs, and find the groups with matches of a version."""

@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,9 +18,10 @@ TOPIC = Topic(key=None, subject=(), partitions=1, retention="1 day")
 class Good(Event):
     text: str
 """
-SLOW = "it does not finish loading"
+HERE = "import sys; from pathlib import Path; sys.path.insert(0, str(Path(__file__).parent)); "
+SLOW = ("it does not finish loading", trial_process.BUSY)
 ENDED = "it ends the process that loads it"
-MISDEEDS = {
+MISDEEDS: dict[str, tuple[str, str | tuple[str, ...]]] = {
     "loops": ("while True: pass", SLOW),
     "sleeps": ("import time; time.sleep(1e9)", SLOW),
     "leaves": ("import os; os._exit(0)", ENDED),
@@ -40,6 +42,14 @@ MISDEEDS = {
     "moves": ("import os; os.chdir('/')", "it changes the folder"),
     "at_the_end": ("import atexit, os; atexit.register(os._exit, 1)", "it does something at the end"),
     "fills": ("x = bytearray(1 << 31)", "it needs more than 1 GiB"),
+    "imports": (f"{HERE}import _forks", "it imports _forks.py, which starts a process"),
+    "imports_package": (f"{HERE}import helpers.threads", "it imports helpers/threads.py, which starts a thread"),
+    "calls": (f"{HERE}import _later; _later.run()", "it imports _later.py, which starts a process"),
+}
+HELPERS = {
+    "_forks.py": "import os; os.fork()",
+    "helpers/threads.py": "import threading; threading.Thread(target=print).start()",
+    "_later.py": "import os\ndef run(): os.fork()",
 }
 
 
@@ -47,6 +57,7 @@ MISDEEDS = {
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(trial_process, "SECONDS", 1.0)
     monkeypatch.setattr(trial, "_verdicts", {})
+    monkeypatch.setattr(trial, "_waiting", {})
     (tmp_path / "zz_good.py").write_text(GOOD)
     return tmp_path
 
@@ -55,8 +66,9 @@ def test_a_file_that_misbehaves_is_refused_with_what_it_does(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(trial, "_NOTICE_SECONDS", 0.2)
-    for name, (text, _) in MISDEEDS.items():
-        (folder / f"{name}.py").write_text(text)
+    for name, text in ({f"{name}.py": text for name, (text, _) in MISDEEDS.items()} | HELPERS).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
     with caplog.at_level(logging.WARNING):
         types, broken = load_proposals(folder)
     assert [*types] == ["zz_good"]
@@ -104,6 +116,47 @@ def test_a_file_that_the_machine_may_have_held_is_tried_again_later(
     monkeypatch.setattr(time, "time", lambda: later)
     load_proposals(folder)
     assert [path.stem for path in tried] == ["leaves"]
+
+
+def test_what_a_library_does_when_a_helper_imports_it_is_allowed(folder: Path) -> None:
+    library, types = folder / "elsewhere", folder / "types"
+    for name, text in {
+        library / "a_library.py": "import subprocess; subprocess.run(['true'])",
+        types / "_helper.py": f"import sys; sys.path.insert(0, {str(library)!r}); import a_library",
+        types / "good.py": f"{HERE}import _helper{GOOD}",
+    }.items():
+        name.parent.mkdir(exist_ok=True)
+        name.write_text(text)
+    found, broken = load_proposals(types)
+    assert ([*found], broken) == (["good"], {})
+
+
+def test_a_file_that_the_machine_was_too_busy_to_load_is_tried_again_beside_the_work(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, busy = trial._tried, [True]
+
+    def tried(files: dict[Path, bytes], *rest: object) -> Iterator[tuple[Path, str]]:
+        return ((path, trial_process.BUSY) for path in files) if busy[0] else real(files, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trial, "_tried", tried)
+    _, broken = load_proposals(folder)
+    assert "the machine was too busy to load it within 30 s. It is tried again" in broken["zz_good"]
+    assert not trial.has_caught_up()
+    busy[0], later = False, time.time() + 31
+    assert not trial.has_caught_up(), "it is not due yet"
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert trial.has_caught_up()
+    assert not trial.has_caught_up()
+    assert [*load_proposals(folder)[0]] == ["zz_good"]
+
+
+@pytest.mark.parametrize(("delay", "verdict"), [(0.0, trial_process.HELD), (1e9, trial_process.BUSY)])
+def test_the_machine_is_told_apart_from_the_file(
+    delay: float, verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(trial_process, "_delay", lambda child: delay)
+    assert trial_process._trial(str(tmp_path / "loops.py"), "loops", b"while True: pass", 0.1) == verdict
 
 
 def test_without_a_process_for_trials_nothing_is_loaded_and_nothing_is_kept(

@@ -29,8 +29,8 @@ class Log:
         return [(0, begin + n) for n in range(len(records))]
 
 
-def event(name: str, topic: str = "page_view") -> ClassifiedRecord:
-    return ClassifiedRecord(topic, None, name.encode(), event_id=name)
+def event(name: str, topic: str = "page_view", **said: object) -> ClassifiedRecord:
+    return ClassifiedRecord(topic, None, name.encode(), event_id=name, said={"event_id": name, **said})
 
 
 def test_a_copy_has_the_place_of_the_first() -> None:
@@ -42,6 +42,17 @@ def test_a_copy_has_the_place_of_the_first() -> None:
         assert await recent.append("shop", [event("a", "click")], log.append) == [(0, 3)]  # of another type
         assert await recent.append("other", [event("a")], log.append) == [(0, 4)]  # of another key
         assert log.records == [b"a", b"b", b"c", b"a", b"a"]
+
+    asyncio.run(scene())
+
+
+def test_a_copy_may_be_sent_later_and_another_event_with_the_id_is_no_copy() -> None:
+    async def scene() -> None:
+        recent, log = RecentEvents(), Log()
+        log.gate.set()
+        first, again = event("a", url="/x", sent_at="10:00"), event("a", sent_at="10:05", url="/x")
+        assert await recent.append("shop", [first, again], log.append) == [(0, 0), (0, 0)]
+        assert await recent.append("shop", [event("a", url="/y"), again], log.append) == [(0, 1), (0, 0)]
 
     asyncio.run(scene())
 

@@ -1,15 +1,21 @@
 """A view of patterns: rules that change between batches, late events, ticks, repairs, and merges that die."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame
 
 from tests.beds.archived import Archived, change, oversized
 from tests.library.click_rules import ALONE, MATCHES, PAIR, ends, retire, rows, set_rule
+from truelog.patterns.versions import Version
 from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.support import faults
+from truelog.tables.fold.compiled import Fold
+from truelog.tables.patterns.compiled import Matching
 from truelog.views.group import INPUTS
 from truelog.views.patterns import RULES
 
@@ -127,4 +133,29 @@ def test_an_entity_with_too_many_events_has_no_matches_and_is_listed(ground: Arc
     set_rule(ground, "pair", **PAIR)
     click(ground, *((str(number % 2), number // 10) for number in range(51)), page="b")
     assert (rows(ground), oversized(ground)) == ([], [["b", "page"]])
+    assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def test_an_entity_whose_matches_fail_is_left_out_in_every_layer(
+    ground: Archived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rule and no event is known that makes a search fail, so a planted defect makes two rows of one match."""
+    real = Matching.with_versions
+
+    def with_defect(self: Matching, known: Sequence[Version]) -> Fold:
+        right = real(self, known)
+
+        def run(inputs: DataFrame) -> DataFrame:
+            found = right.run(inputs)
+            return found.unionAll(found.where("entity_id = 'b'"))
+
+        return replace(right, run=run)
+
+    set_rule(ground, "pair", **PAIR)
+    monkeypatch.setattr(Matching, "with_versions", with_defect)
+    click(ground, ("1", 10), ("5", 11))
+    click(ground, ("1", 12), ("5", 13), page="b")
+    assert rows(ground) == [("pair", 1, "a", "found", "0:2 0:3")]
+    query = """SELECT "group" ->> 0 FROM truelog.failed_group WHERE view = %s"""
+    assert ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall() == [("b",)]
     assert compare(ground.rebuilder).verdict == "EQUAL"
