@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from truelog.schema.event import Topic as Topic
     from truelog.schema.quality import Quality as Quality
     from truelog.schema.required import Required as Required
+    from truelog.searches.catalogue import TextSource as TextSource
     from truelog.views.captured import captured as captured
     from truelog.views.group import Group as Group
     from truelog.views.join import Join as Join
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from truelog.views.lateness import EventWindow as EventWindow
     from truelog.views.lateness import lateness as lateness
     from truelog.views.patterns import Patterns as Patterns
+    from truelog.views.searches import Searches as Searches
     from truelog.views.steps import Steps as Steps
     from truelog.views.view import View as View
 
@@ -56,6 +58,8 @@ _HOMES = _measures.homes() | {
     "lateness": "truelog.views.lateness",
     "latest": "truelog.measures.latest",
     "Patterns": "truelog.views.patterns",
+    "Searches": "truelog.views.searches",
+    "TextSource": "truelog.searches.catalogue",
     "Steps": "truelog.views.steps",
     **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
 }

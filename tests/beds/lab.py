@@ -39,7 +39,7 @@ from truelog.tables.compiler import compile_view
 from truelog.tables.fold.compiled import Fold
 from truelog.tables.join.compile import Joined
 from truelog.tables.kinds import Batch
-from truelog.tables.patterns.compiled import Matching
+from truelog.tables.patterns.judging import Judging
 from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.tables.stage import StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
@@ -293,7 +293,7 @@ def _everywhere(table: Table, change: Callable[[Table], Table]) -> Table:
     derivation = table.derivation
     if isinstance(derivation, Fold):
         derivation = replace(derivation, inputs=_everywhere(derivation.inputs, change))
-    if isinstance(derivation, Matching):
+    if isinstance(derivation, Judging):
         derivation = replace(derivation, rules=_everywhere(derivation.rules, change))
     if isinstance(derivation, Joined):
         derivation = replace(

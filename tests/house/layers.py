@@ -5,6 +5,7 @@ ORDER = (
     "storage",
     "schema",
     "patterns",
+    "searches",
     "measures",
     "views",
     "log",

@@ -11,10 +11,30 @@ from pathlib import Path
 from tests.house.layers import LIBRARY, ORDER
 from tests.house.tree import PROJECT, imports, modules, plant
 
-KINDS = ("truelog.tables.dedupe.", "truelog.tables.fold.", "truelog.tables.join.", "truelog.tables.patterns.")
-DECLARATIONS = ("truelog.views.group.", "truelog.views.join.", "truelog.views.patterns.", "truelog.views.steps.")
+KINDS = (
+    "truelog.tables.dedupe.",
+    "truelog.tables.fold.",
+    "truelog.tables.join.",
+    "truelog.tables.patterns.",
+    "truelog.tables.searches.",
+)
+DECLARATIONS = (
+    "truelog.views.group.",
+    "truelog.views.join.",
+    "truelog.views.judged.",
+    "truelog.views.patterns.",
+    "truelog.views.searches.",
+    "truelog.views.steps.",
+)
 # A package about one kind names this kind.
-ABOUT = {"rules": ("truelog.tables.patterns.", "truelog.views.patterns.")}
+ABOUT = {
+    "rules": (
+        "truelog.tables.patterns.",
+        "truelog.views.judged.",
+        "truelog.views.patterns.",
+        "truelog.views.searches.",
+    )
+}
 QUESTIONS = {"dedupe", "horizon", "derivation"}
 
 

@@ -155,12 +155,12 @@ class Record:
 
 
 def rule_of_case(number: int, value: bytes | None) -> bytes | None:
-    """The record of a rule with a name that no other case has, because a rule judges the events of all cases.
+    """The record of a rule or a search with a name that no other case has: a rule judges the events of all cases.
 
     The name is also in the definition, which is JSON in JSON.
     """
-    for quote in (b'"', rb"\""):
-        field = b"%brule%b: %b" % (quote, quote, quote)
+    for noun, quote in ((b"rule", b'"'), (b"rule", rb"\""), (b"search", b'"')):
+        field = b"%b%b%b: %b" % (quote, noun, quote, quote)
         value = value and value.replace(field, b"%bc%d_" % (field, number))
     return value
 

@@ -21,7 +21,10 @@ from truelog.schema.event import Event, EventType, load_events
 from truelog.views import catalogue
 
 LOGS = 40
-PARTITION = re.compile(r'"partition": \d+, ')  # in the events of a match
+PARTITIONS = {  # in the events of a match, and in the coordinates of a hit
+    "events": re.compile(r'"partition": \d+, '),
+    "document": re.compile(r"(?<=:)\d+(?=:)"),
+}
 CLOSED = {name: each for name, each in load_events().items() if any(field.values for field in each.fields)}
 VIEWS = {
     name: replace(view, batch_only=False)
@@ -43,7 +46,7 @@ def opened(event_type: EventType) -> EventType:
 def of_case(number: int, record: Record) -> Record:
     """A rule has a name of its own, and judges the whole log: its own positions would name partitions of one case."""
     value = rule_of_case(number, record.value)
-    if record.topic == "rule":
+    if record.topic in ("rule", "stored_search"):
         value = json.dumps(json.loads(value or b"") | {"begins": "{}"}).encode()
     return replace(record, value=value)
 
@@ -85,7 +88,7 @@ def without_partitions(found: Relations) -> Relations:
     hidden = {"partition", "match_id"}
 
     def plain(name: str, value: object) -> object:
-        return PARTITION.sub("", value) if name == "events" and isinstance(value, str) else value
+        return PARTITIONS[name].sub("", value) if name in PARTITIONS and isinstance(value, str) else value
 
     return {
         relation: sorted(({n: plain(n, each) for n, each in row.items() if n not in hidden} for row in rows), key=str)

@@ -34,7 +34,9 @@ from truelog.views import catalogue
 SERVICES = tuple(each.name for each in registry.SERVICES)
 # Sketches, a Group of steps, and a Join. `test_real_input` streams sums and other Groups, and `test_recompute` streams
 # sums that expire.
-VIEWS = {name: catalogue.load_view(name) for name in ("page_audience", "document", "home_timeline", "cart")}
+VIEWS = {
+    name: catalogue.load_view(name) for name in ("page_audience", "document", "home_timeline", "cart", "search_hits")
+}
 # Commands on a cart, each with its status: accepted, or refused.
 CART: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("check_out_cart", 409, {}),
@@ -119,6 +121,17 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop) -> 
         "SELECT product, quantity, checked_out_at IS NULL FROM views.cart WHERE cart_id = 'by-commands'"
     )
     assert rows == [("lamp", 3, False)]
+
+
+def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: Shop) -> None:
+    """The stream dies in the merge of the search, and reads its record again. The last step compares the hits."""
+    added = answer("searches", "add", "liked", "(I like) NOT bike*", "--on", "tweet")
+    assert added["in_log"], added
+    shop.killed("stream", "merge.added:1:kill")
+    shop.catch_up()
+    hits = answer("searches", "show", "liked")["hits"]
+    assert hits
+    assert all(each["snippet"].startswith("I like my") for each in hits)
 
 
 def test_an_application_does_what_its_page_says(

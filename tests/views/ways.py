@@ -23,7 +23,7 @@ from truelog.storage.database import names
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.dedupe.compile import SEEN
 from truelog.tables.table import Table
-from truelog.views.patterns import RULES
+from truelog.views.judged import Judged
 
 _MOST = 5  # micro-batches of a run, because each takes seconds
 
@@ -126,7 +126,7 @@ class Reader:
         of_case = sql.SQL("{} = {}").format(sql.Identifier(CASE), case)
         if table.side == SEEN:  # no two cases share a partition
             of_case = sql.SQL("partition / {} = {}").format(PARTITIONS, case)
-        elif table.side == RULES:  # rules hold for all cases
+        elif isinstance(self.view, Judged) and table.side == self.view.rules_side:  # rules hold for all cases
             of_case = sql.SQL("{}").format(True)
         elif isinstance(self.view, Group):  # the case is a prefix of the group's first column
             first = self.view.by[0]

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from truelog import __version__
-from truelog.cli import commanding, patterning, tailing
+from truelog.cli import commanding, patterning, searching, tailing
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -57,6 +57,7 @@ GROUPS = {
     "limit": limiting.app,
     "output": lagging.output_app,
     "patterns": patterning.app,
+    "searches": searching.app,
 }
 
 app = typer.Typer(

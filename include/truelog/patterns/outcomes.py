@@ -13,6 +13,7 @@ from typing import Any
 
 from truelog.patterns import matcher
 from truelog.patterns.matcher import Budget, Event, Match, TooCostly
+from truelog.patterns.rule import Rule
 from truelog.patterns.versions import Version
 
 FOUND, LATE, RETRACTED = "found", "late", "retracted"
@@ -39,7 +40,7 @@ class Outcome:
     shown: Mapping[str, Any] | None = None
 
 
-def outcomes(versions: Iterable[Version], entity: str, events: Sequence[Event]) -> list[Outcome]:
+def outcomes(versions: Iterable[Version[Rule]], entity: str, events: Sequence[Event]) -> list[Outcome]:
     """What the versions find among the events of one key of this entity."""
     ordered = sorted(events)
     return [
@@ -50,7 +51,7 @@ def outcomes(versions: Iterable[Version], entity: str, events: Sequence[Event]) 
     ]
 
 
-def of_version(version: Version, events: Sequence[Event]) -> list[Outcome]:
+def of_version(version: Version[Rule], events: Sequence[Event]) -> list[Outcome]:
     """What one version finds."""
     rule = version.rule
     begun = [each for each in events if version.begins_before(each)]
@@ -84,14 +85,14 @@ def of_version(version: Version, events: Sequence[Event]) -> list[Outcome]:
     return sorted(shown, key=lambda each: each.match_id)
 
 
-def _matches(version: Version, events: Sequence[Event], budget: Budget) -> list[Match]:
+def _matches(version: Version[Rule], events: Sequence[Event], budget: Budget) -> list[Match]:
     """The matches that are settled before the version ends. A version that has ended sees no later time."""
     found = matcher.find(version.rule, events, budget, version.judges)
     ended = version.ended_at
     return [each for each in found if ended is None or each.settled_after is None or each.settled_after < ended]
 
 
-def _identity(version: Version, coordinates: Iterable[tuple[str, int, int]]) -> str:
+def _identity(version: Version[Rule], coordinates: Iterable[tuple[str, int, int]]) -> str:
     """The id of a match: a hash of the rule, the version and the coordinates of the events."""
     document = [version.rule.name, version.number, *map(list, coordinates)]
     return hashlib.sha256(json.dumps(document).encode()).hexdigest()[:32]

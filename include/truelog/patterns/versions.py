@@ -1,20 +1,21 @@
-"""Versions of rules: which rule judges which events, as a function of the records in the topic `rule`.
+"""Versions of rules: which rule judges which events, as a function of the records in the topic of rules.
 
 A record says what happened to a rule, and carries the end of each partition, read before the record was written. A
 version judges the events from these offsets on, up to the offsets of the rule's next record. The place of a version in
 the log is therefore part of the log, and every reader agrees on it (`docs/decisions/084-pattern-rules.md`).
+
+A stored search is a rule in this sense, too: `versions` asks its caller what a record sets.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from truelog.patterns import rule as rules
 from truelog.patterns.catalogue import Sources
-from truelog.patterns.matcher import Event
 from truelog.patterns.rule import Rule
 from truelog.support.errors import BadInput
 
@@ -24,8 +25,32 @@ _PARTITION = re.compile(r"0|[1-9][0-9]{0,8}")
 Ends = Mapping[str, Mapping[str, int]]  # offsets by topic and partition; 0 if absent
 
 
+class Named(Protocol):
+    """What judges events: a rule, or a stored search."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def event_types(self) -> frozenset[str]: ...
+
+
+class Placed(Protocol):
+    """An event's coordinates."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+
+
+R = TypeVar("R", bound=Named)
+Read = Callable[[str, str | None], R | None]  # a name and a definition → what they declare; None if they are not valid
+
+
 class Change(NamedTuple):
-    """A record of the topic `rule`. Records are ordered by their first three fields.
+    """A record of the topic of rules. Records are ordered by their first three fields.
 
     logged_at: when it reached the log, in microseconds.
     begins: the ends of the partitions as JSON, {topic: {partition: offset}}.
@@ -42,7 +67,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Version:
+class Version(Generic[R]):
     """A rule from one change to the next.
 
     number: 1 for the first version of a rule.
@@ -53,29 +78,36 @@ class Version:
 
     number: int
     change: Change
-    rule: Rule
+    rule: R
     begins: Ends
     ends: Ends | None
     ended_at: int | None
 
-    def judges(self, event: Event) -> bool:
+    def judges(self, event: Placed) -> bool:
         """Whether an event may be part of a match."""
-        is_before_the_end = self.ends is None or event.offset < _at(self.ends, event.topic, event.partition)
-        return self.begins_before(event) and is_before_the_end
+        return is_judged(event, self.begins, self.ends)
 
-    def begins_before(self, event: Event) -> bool:
+    def begins_before(self, event: Placed) -> bool:
         """Whether an event may undo a match. Events after the end of the version still do."""
-        return event.offset >= _at(self.begins, event.topic, event.partition)
+        return is_judged(event, self.begins, None)
 
 
-def versions(changes: Iterable[Change], sources: Sources) -> list[Version]:
+def is_judged(event: Placed, begins: Ends, ends: Ends | None) -> bool:
+    """Whether an event is between these offsets."""
+    topic, partition = event.topic, str(event.partition)
+    begun = event.offset >= _of(begins, topic, partition)
+    return begun and (ends is None or event.offset < _of(ends, topic, partition))
+
+
+def versions(changes: Iterable[Change], read: Read[R]) -> list[Version[R]]:
     """The versions that follow from these changes. A record that is not valid changes nothing."""
-    found: list[Version] = []
+    found: list[Version[R]] = []
     current: dict[str, int] = {}  # the place of each rule's version in force
     numbers: dict[str, int] = {}
     reached: dict[str, Ends] = {}  # where the last record of each rule takes effect
     for change in sorted(changes):
-        begins, rule = read_ends(change.begins), _rule(change, sources)
+        begins = read_ends(change.begins)
+        rule = read(change.rule, change.definition) if change.verb == SET else None
         if begins is None or (rule is None and change.verb != RETIRED):
             continue
         name = change.rule
@@ -96,21 +128,29 @@ class Difference:
 
     cuts: from these offsets on, events may belong to other matches of the version. Matches that it has had so far may
         also vanish.
+    event_types: the types of these events.
     """
 
     rule: str
     number: int
     cuts: tuple[Ends, ...]
+    event_types: frozenset[str]
 
 
-def differences(before: Iterable[Version], after: Iterable[Version]) -> list[Difference]:
+def differences(before: Iterable[Version[R]], after: Iterable[Version[R]]) -> list[Difference]:
     """The versions that are not the same `before` and `after` some changes."""
     old, new = ({(each.rule.name, each.number): each for each in versions} for versions in (before, after))
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    return [Difference(*key, _cuts(old.get(key), new.get(key))) for key in changed]
+    return [_difference(old.get(key), new.get(key)) for key in changed]
 
 
-def _cuts(before: Version | None, after: Version | None) -> tuple[Ends, ...]:
+def _difference(before: Version[R] | None, after: Version[R] | None) -> Difference:
+    either = [each for each in (before, after) if each is not None]
+    event_types = frozenset().union(*(each.rule.event_types for each in either))
+    return Difference(either[0].rule.name, either[0].number, _cuts(before, after), event_types)
+
+
+def _cuts(before: Version[R] | None, after: Version[R] | None) -> tuple[Ends, ...]:
     if before and after and before.ends is None and after.ends is not None:
         ended = replace(before, ends=after.ends, ended_at=after.ended_at)
         if ended == after:
@@ -118,9 +158,9 @@ def _cuts(before: Version | None, after: Version | None) -> tuple[Ends, ...]:
     return tuple(each.begins for each in (before, after) if each is not None)
 
 
-def _rule(change: Change, sources: Sources) -> Rule | None:
-    """The rule that a record sets; None if it sets none."""
-    return read_rule(change.rule, change.definition, sources) if change.verb == SET else None
+def reader(sources: Sources) -> Read[Rule]:
+    """Reads rules that may name what these sources declare."""
+    return lambda name, definition: read_rule(name, definition, sources)
 
 
 def read_rule(name: str, definition: str | None, sources: Sources) -> Rule | None:
@@ -164,10 +204,6 @@ def _are_offsets(by_partition: object) -> bool:
         _PARTITION.fullmatch(partition) and type(offset) is int and 0 <= offset < 2**62
         for partition, offset in by_partition.items()
     )
-
-
-def _at(ends: Ends, topic: str, partition: int) -> int:
-    return ends.get(topic, {}).get(str(partition), 0)
 
 
 def _latest(one: Ends, other: Ends) -> Ends:

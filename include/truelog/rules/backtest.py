@@ -23,6 +23,7 @@ from truelog.log.positions import Positions
 from truelog.patterns.outcomes import TOO_COSTLY
 from truelog.patterns.rule import Declared, Rule, check
 from truelog.patterns.versions import SET, Change, Version
+from truelog.rules import archived
 from truelog.schema.names import COORDINATES
 from truelog.spark.cache import cached
 from truelog.spark.job_progress import watched
@@ -31,8 +32,8 @@ from truelog.support import timestamps
 from truelog.support.errors import BadInput
 from truelog.tables import deploy
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.patterns.compiled import matching_of
-from truelog.views.patterns import RULE_TOPIC
+from truelog.tables.patterns.judging import judging_of
+from truelog.views.patterns import RULE_TOPIC, Patterns
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OUTCOME = "outcome"
@@ -103,20 +104,22 @@ def backtest(context: BatchContext, compiled: CompiledView, asked: Asked, report
         ArchiveBehind: the archive has not reached a time yet.
         NotMade, CodeChanged, MeaningChanged: the view has no table yet, or other code made it.
     """
-    rule = check(asked.declared, matching_of(compiled.own).sources)
+    assert isinstance(compiled.view, Patterns)  # noqa: S101
+    rule = check(asked.declared, compiled.view.sources)
     if asked.end is not None and asked.end <= asked.begin:
         raise BadInput(f"{timestamps.to_text(asked.begin)} is not before {timestamps.to_text(asked.end)}")
     with connect(context.settings, autocommit=True) as connection, ExitStack() as cache:
         deploy.require_same_code(connection, compiled)
         rebuilder = Rebuilder(context, connection, compiled)
         rebuilder.require_reading()
-        begins, (tick, ends) = _begins(rebuilder, asked.begin), positions_at(rebuilder, asked.end)
+        begins, (tick, ends) = archived.begins_at(rebuilder, asked.begin), positions_at(rebuilder, asked.end)
         begins, ends = begins.only(rule.event_types), ends.only(rule.event_types)
         began = time.monotonic()
         with watched(context.spark, report):
-            inputs = cached(cache, _inputs(rebuilder, rule, begins, ends))
+            every = archived.inputs(rebuilder, begins, ends)
+            inputs = cached(cache, every.where(F.col("entity") == rule.entity))
             version = _version(asked.declared, rule)
-            found = cached(cache, matching_of(compiled.own).with_versions([version]).run(inputs))
+            found = cached(cache, judging_of(compiled.own).with_versions([version]).run(inputs))
             [(events, entities)] = inputs.agg(F.count("*"), F.count_distinct("entity_id")).collect()
             is_settled = F.col("settled_after").isNull() | (F.col("settled_after") < F.lit(tick.time))
             is_match = F.col(_OUTCOME) != TOO_COSTLY
@@ -130,26 +133,11 @@ def backtest(context: BatchContext, compiled: CompiledView, asked: Asked, report
         )
 
 
-def _begins(rebuilder: Rebuilder, at: datetime) -> Positions:
-    """The positions at a time. Before the first tick, they are the beginning of the log."""
-    try:
-        return positions_at(rebuilder, at)[1]
-    except BadInput:
-        return Positions()
-
-
-def _version(declared: Declared, rule: Rule) -> Version:
+def _version(declared: Declared, rule: Rule) -> Version[Rule]:
     """The version of the rule that judges all events that are read."""
     definition = declared.model_dump_json(exclude_defaults=True)
     change = Change(RULE_TOPIC, 0, 0, 0, rule.name, SET, definition, "{}")
     return Version(1, change, rule, {}, None, None)
-
-
-def _inputs(rebuilder: Rebuilder, rule: Rule, begins: Positions, ends: Positions) -> DataFrame:
-    """The inputs of the rule's entities between two positions, as the side table of the view would store them."""
-    table = matching_of(rebuilder.compiled.own).inputs
-    events = rebuilder.countable(table, begins.ranges_to(ends), ends)
-    return table.stored(table.totals_of(events)).where(F.col("entity") == rule.entity)
 
 
 def _days(found: DataFrame) -> dict[str, dict[str, int]]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from psycopg import sql
@@ -11,14 +11,14 @@ from psycopg.rows import dict_row
 
 from truelog.patterns import rule as rules
 from truelog.patterns import text_form
-from truelog.patterns.versions import Change, Version, versions
+from truelog.patterns.rule import Rule
+from truelog.patterns.versions import Version, reader, versions
+from truelog.rules import records
 from truelog.storage.database import Connection, names, read_value
 from truelog.support import timestamps
-from truelog.support.errors import BadInput, NotMade
-from truelog.views import catalogue
-from truelog.views.patterns import RULES, Patterns
+from truelog.support.errors import BadInput
+from truelog.views.patterns import Patterns
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = ("match_id", "entity_id", "outcome", "first_time", "last_time", "settled_after", "shown", "events")
 
 
@@ -62,10 +62,10 @@ def read_rules(connection: Connection, name: str, view: Patterns) -> list[KnownR
     Raises:
         NotMade: no application has created the view's table yet.
     """
-    changes = _read_changes(connection, name, view)
+    changes = records.read_changes(connection, name, view)
     counts = _read_counts(connection, name, view)
     return sorted(
-        (_known(each, counts) for each in versions(changes, view.sources)),
+        (_known(each, counts) for each in versions(changes, reader(view.sources))),
         key=lambda known: (known.rule, known.version),
     )
 
@@ -90,7 +90,7 @@ def latest_matches(connection: Connection, name: str, view: Patterns, rule: str,
             sql.SQL(
                 "SELECT rule_version AS version, {} FROM {} WHERE rule = %s "
                 "ORDER BY last_time DESC NULLS LAST, match_id LIMIT %s"
-            ).format(names(_COLUMNS), _table(name, view)),
+            ).format(names(_COLUMNS), records.table_of(name, view)),
             (rule, limit),
         ).fetchall()
     return [_plain(each) for each in found]
@@ -114,39 +114,23 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **texts, **read}
 
 
-def _known(version: Version, counts: Mapping[tuple[str, int], dict[str, int]]) -> KnownRule:
+def _known(version: Version[Rule], counts: Mapping[tuple[str, int], dict[str, int]]) -> KnownRule:
     name, number = version.rule.name, version.number
     return KnownRule(
         name,
         number,
         version.rule.entity,
         str(version.change.definition),
-        _time(version.change.logged_at),
-        None if version.ended_at is None else _time(version.ended_at),
+        records.time_of(version.change.logged_at),
+        None if version.ended_at is None else records.time_of(version.ended_at),
         counts.get((name, number), {}),
     )
-
-
-def _read_changes(connection: Connection, name: str, view: Patterns) -> list[Change]:
-    table = _table(name, view, RULES)
-    if not connection.execute("SELECT to_regclass(%s)", (table.as_string(None),)).fetchall()[0][0]:
-        raise NotMade(f"no application has created version {view.version} of {name} yet: see `truelog status`")
-    found = connection.execute(sql.SQL("SELECT {} FROM {}").format(names(Change._fields), table)).fetchall()
-    return [Change(*row) for row in found]
 
 
 def _read_counts(connection: Connection, name: str, view: Patterns) -> dict[tuple[str, int], dict[str, int]]:
     """The number of rows by rule and version, and by outcome."""
     query = sql.SQL("SELECT rule, rule_version, outcome, count(*) FROM {} GROUP BY 1, 2, 3 ORDER BY 3")
     counts: dict[tuple[str, int], dict[str, int]] = {}
-    for rule, version, outcome, count in connection.execute(query.format(_table(name, view))).fetchall():
+    for rule, version, outcome, count in connection.execute(query.format(records.table_of(name, view))).fetchall():
         counts.setdefault((rule, version), {})[outcome] = count
     return counts
-
-
-def _table(name: str, view: Patterns, side: str = "") -> sql.Identifier:
-    return sql.Identifier("state", catalogue.table_name(name, view.version, side))
-
-
-def _time(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)

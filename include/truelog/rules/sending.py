@@ -1,7 +1,8 @@
-"""Sends the commands that add and retire rules, without a collector."""
+"""Sends the commands that add and retire rules and searches, without a collector."""
 
 import json
 import uuid
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ from truelog.commands.request import Sender
 from truelog.commands.session import Session
 from truelog.control import event_registry
 from truelog.log import topics
-from truelog.patterns.catalogue import Sources
 from truelog.storage.audit_trail import by_hand
 from truelog.storage.database import connect
 from truelog.support.errors import NotSetUp, ServiceDown
@@ -18,12 +18,16 @@ from truelog.support.settings import Settings
 from truelog.support.wait import until
 
 SET, RETIRE = "set_rule", "retire_rule"  # the commands
+SET_SEARCH, RETIRE_SEARCH = "set_search", "retire_search"
 _LOG_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A decision: accepted with a receipt, or refused with a reason. `in_log`: whether the change is in the log."""
+    """A decision on a rule or a search: accepted with a receipt, or refused with a reason.
+
+    in_log: whether the change is in the log.
+    """
 
     rule: str
     receipt: str | None = None
@@ -34,8 +38,10 @@ class Sent:
         return asdict(self)
 
 
-def send(settings: Settings, command: str, sources: Sources, **fields: str) -> Sent:
+def send(settings: Settings, command: str, sources: Iterable[str], **fields: str) -> Sent:
     """Decide a command, and wait until its event is in the log. The change counts for the events that come from now on.
+
+    `sources` are the event types that rules or searches read.
 
     Raises:
         BadInput: a field is not valid; the message names the place.

@@ -19,19 +19,22 @@ from truelog.tables.fingerprint import (
     find_referenced,
     fingerprint,
     joined_fingerprint,
-    patterns_fingerprint,
+    judged_fingerprint,
 )
 from truelog.tables.fold.compile import compile_fold
 from truelog.tables.join.compile import Joined, matched, text_bytes, type_of
-from truelog.tables.patterns.compiled import ROWS, compile_matching
+from truelog.tables.patterns import matching
 from truelog.tables.plan import empty_frame
+from truelog.tables.searches import searching
 from truelog.tables.side_tables import relation_names, side_tables
 from truelog.tables.table import STATUS, Table
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Match
+from truelog.views.judged import Judged
 from truelog.views.lateness import CORRECTIONS
-from truelog.views.patterns import LANGUAGE, RULES, Patterns
+from truelog.views.patterns import Patterns
 from truelog.views.placeholders import unknown
+from truelog.views.searches import Searches
 from truelog.views.view import View
 
 # A record's contribution must depend on that record alone, so no operator here combines rows.
@@ -49,8 +52,8 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
             measures; or a table column would have two sources.
     """
     sides = _compile_sides(spark, name, view, schemas)
-    if isinstance(view, Patterns):
-        own = _compile_matches(name, view, sides)
+    if isinstance(view, Judged):
+        own = _compile_judged(name, view, sides)
     elif isinstance(view, Group):
         own = _compile_folded(spark, name, view, view, sides)
     elif isinstance(view, Join):
@@ -127,12 +130,18 @@ def _compile_folded(spark: SparkSession, name: str, group: Group, table: View, s
     return compiled
 
 
-def _compile_matches(name: str, view: Patterns, sides: Sequence[Table]) -> Table:
-    """The table of a view of patterns, whose rows follow from its inputs and its rules."""
-    [inputs], [rules] = ([each for each in sides if each.side == side] for side in (INPUTS, RULES))
-    dtypes = {each.name: each.dataType for each in from_arrow_schema(ROWS)}
-    made_by = patterns_fingerprint(view, LANGUAGE)
-    return Table(name, view, dtypes, made_by, scans=0, derivation=compile_matching(view, inputs, rules))
+def _compile_judged(name: str, view: Judged, sides: Sequence[Table]) -> Table:
+    """The table of a view whose rows follow from its inputs and from rules."""
+    [inputs], [rules] = ([each for each in sides if each.side == side] for side in (INPUTS, view.rules_side))
+    made_by = judged_fingerprint(view, view.named, view.language)
+    if isinstance(view, Patterns):
+        rows, derivation = matching.ROWS, matching.compile_matching(view, inputs, rules)
+    elif isinstance(view, Searches):
+        rows, derivation = searching.ROWS, searching.compile_searching(view, inputs, rules)
+    else:
+        raise BadDeclaration(f"{name}: nothing makes the rows of {type(view).__name__}")
+    dtypes = {each.name: each.dataType for each in from_arrow_schema(rows)}
+    return Table(name, view, dtypes, made_by, scans=0, derivation=derivation)
 
 
 def _texts(table: Table) -> int:

@@ -24,7 +24,6 @@ from truelog.tables import plan
 from truelog.tables.plan import empty_frame
 from truelog.views.group import Group
 from truelog.views.join import Match
-from truelog.views.patterns import Patterns
 from truelog.views.view import View
 
 # Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
@@ -69,10 +68,9 @@ def steps_fingerprint(table: View, group: Group, every: int, declared: DataFrame
     return f"{_FORMULA}:{_hash(parts)}"
 
 
-def patterns_fingerprint(view: Patterns, language: int) -> str:
-    """The fingerprint of the table of matches. `language` is the number of the language of rules."""
-    sources = {topic: (dict(each.entities), dict(each.columns)) for topic, each in view.sources.items()}
-    parts = [*_declared(view), repr((sources, view.most)), f"language {language}", f"meaning {MEANING}"]
+def judged_fingerprint(view: View, named: object, language: int) -> str:
+    """The fingerprint of a table that follows from rules: what they may name, and the number of their language."""
+    parts = [*_declared(view), repr(named), f"language {language}", f"meaning {MEANING}"]
     return f"{_FORMULA}:{_hash(parts)}"
 
 

@@ -20,8 +20,8 @@ from truelog.tables.dedupe.compile import SEEN, seen_table
 from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Totals, counted
+from truelog.views.judged import Judged
 from truelog.views.lateness import is_late
-from truelog.views.patterns import RULES, Patterns
 from truelog.views.steps import NUMBER, Steps
 from truelog.views.view import View
 
@@ -33,8 +33,8 @@ def side_tables(view: View) -> Mapping[str, View]:
         BadDeclaration: a side of a Join has the name of another side table.
     """
     sides: dict[str, View] = {}
-    if isinstance(view, Patterns):
-        sides = {INPUTS: view.inputs_table(_inputs(view)), RULES: view.rules_table()}
+    if isinstance(view, Judged):
+        sides = {INPUTS: view.inputs_table(_inputs(view)), view.rules_side: view.rules_table()}
     elif isinstance(view, Group):
         sides = {INPUTS: _inputs(view)}
         if isinstance(view.fold, Steps):

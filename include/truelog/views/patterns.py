@@ -8,7 +8,7 @@ function of both.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -19,7 +19,7 @@ from truelog.measures.value import Value
 from truelog.patterns.catalogue import EventSource, Sources
 from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
-from truelog.views.group import Group
+from truelog.views.judged import Judged, no_rules
 from truelog.views.view import View
 
 RULES = "rules"  # the name of the side table
@@ -45,12 +45,8 @@ _COLUMNS = {
 }
 
 
-def _no_rules(inputs: DataFrame) -> DataFrame:
-    raise AssertionError("the matches of a view of patterns need its rules")
-
-
 @dataclass(frozen=True, kw_only=True)
-class Patterns(Group):
+class Patterns(Judged):
     """The declaration of a view of patterns.
 
     sources: the event types that rules may read, each with what rules may name. The types of the columns are
@@ -63,7 +59,7 @@ class Patterns(Group):
     transform: Any = None  # what selects the inputs; None: the columns that the sources name
     by: tuple[str, ...] = field(init=False, default=("entity_id", "entity"))
     inputs: tuple[str, ...] = field(init=False, default=("at", "logged_at", "event"))
-    fold: Any = field(init=False, default=_no_rules)
+    fold: Any = field(init=False, default=no_rules)
     key: tuple[str, ...] = field(init=False, default=("entity_id", "entity", "match_id"))
     values: tuple[str, ...] = field(init=False, default=tuple(_COLUMNS)[3:])
     present: Mapping[str, str] = field(default_factory=lambda: {"shown": SHOWN})
@@ -81,12 +77,20 @@ class Patterns(Group):
     def _require_no_clock(self) -> None:
         """The relation `shown` reads the clock. The rows depend on their events and rules alone."""
 
-    def inputs_table(self, inputs: View) -> View:
-        """The side table of inputs, which no rule changes."""
-        return replace(inputs, reads=tuple(self.sources))
+    @property
+    def rules_side(self) -> str:
+        return RULES
+
+    @property
+    def named(self) -> object:
+        sources = {topic: (dict(each.entities), dict(each.columns)) for topic, each in self.sources.items()}
+        return sources, self.most
+
+    @property
+    def language(self) -> int:
+        return LANGUAGE
 
     def rules_table(self) -> View:
-        """The side table of the records of rules."""
         return View(
             reads=(RULE_TOPIC,),
             transform=_rules,

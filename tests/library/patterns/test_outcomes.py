@@ -6,7 +6,7 @@ from typing import Any
 from tests.library.patterns.rules import SECOND, SOURCES, an_event
 from truelog.patterns.matcher import Event
 from truelog.patterns.outcomes import FOUND, LATE, RETRACTED, TOO_COSTLY, outcomes
-from truelog.patterns.versions import Change, versions
+from truelog.patterns.versions import Change, reader, versions
 
 MINUTE = 60 * SECOND
 
@@ -24,7 +24,7 @@ def a_step(where: str) -> dict[str, Any]:
 
 
 def found(changes: list[Change], events: list[Event]) -> list[tuple[int, str, list[int]]]:
-    every = outcomes(versions(changes, SOURCES), "thing", events)
+    every = outcomes(versions(changes, reader(SOURCES)), "thing", events)
     return sorted((each.version, each.outcome, [int(event["offset"]) for event in each.events]) for each in every)
 
 

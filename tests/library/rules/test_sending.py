@@ -1,4 +1,4 @@
-"""`truelog patterns add` and `retire` on real servers: what enters the log, and what is refused before."""
+"""Adding and retiring rules and searches on real servers: what enters the log, and what is refused before."""
 
 import json
 import re
@@ -17,27 +17,33 @@ from truelog.patterns.versions import read_ends, read_rule
 from truelog.support.settings import PROJECT, Settings
 
 PAGE = (PROJECT / "docs" / "patterns.md").read_text()
+SEARCHES = (PROJECT / "docs" / "searches.md").read_text()
 RULE = re.findall(r"```rule\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
-def records_of(settings: Settings, rule: str) -> list[dict[str, Any]]:
-    ends = topics.committed_ends(topics.client(settings), ["rule"])
-    found = [json.loads(each.value() or b"") for each in messages(settings, "rule", 0, 0, ends.at("rule", 0))]
-    return [each for each in found if each["rule"] == rule]
+def records_of(settings: Settings, topic: str) -> list[dict[str, Any]]:
+    ends = topics.committed_ends(topics.client(settings), [topic])
+    return [json.loads(each.value() or b"") for each in messages(settings, topic, 0, 0, ends.at(topic, 0))]
 
 
-def test_a_rule_is_added_changed_and_retired(
+def require_examples(page: str) -> None:
+    """The commands of a page say what the page says."""
+    for command, shown in re.findall(r"^\$ truelog (.*)\n(.*)\n", page, re.MULTILINE):
+        ran = truelog(*shlex.split(command))
+        assert shown in (ran.stdout.strip(), ran.stderr.strip()), command
+
+
+def test_rules_and_searches_are_added_changed_and_retired(
     platform: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One test, because the service takes seconds to start. The examples of `docs/patterns.md` are part of it."""
+    """One test, because the service takes seconds to start. The examples of two pages are part of it."""
     service = start_commands(platform)
     try:
         monkeypatch.chdir(tmp_path)
         Path("payments.rule").write_text(RULE)
         Path("wrong.rule").write_text(RULE.replace("verb = 'failed'", "colour = 'red'"))
-        for command, shown in re.findall(r"^\$ truelog (.*)\n(.*)\n", PAGE, re.MULTILINE):
-            ran = truelog(*shlex.split(command))
-            assert shown in (ran.stdout.strip(), ran.stderr.strip()), command
+        require_examples(PAGE)
+        require_examples(SEARCHES)
 
         again = answer("patterns", "add", "payments.rule", exit_code=1)
         assert "in force with this definition already" in again["refused"]
@@ -48,7 +54,7 @@ def test_a_rule_is_added_changed_and_retired(
         assert "no rule" in answer("patterns", "retire", changed["rule"], exit_code=1)["refused"]
         assert "no rule never is in force" in truelog("patterns", "retire", "never").stdout
 
-        records = records_of(platform, changed["rule"])
+        records = [each for each in records_of(platform, "rule") if each["rule"] == changed["rule"]]
         assert [each["verb"] for each in records] == ["set", "set", "retired"]
         assert all(read_rule(each["rule"], each["definition"], SOURCES) for each in records[:2])
         assert all((read_ends(each["begins"]) or {}).keys() == SOURCES.keys() for each in records)
@@ -56,5 +62,26 @@ def test_a_rule_is_added_changed_and_retired(
         Path("hostile.rule").write_text(hostile)
         ran = truelog("patterns", "add", "hostile.rule")
         assert (ran.returncode, "nested too deeply" in ran.stderr or "not valid JSON" in ran.stderr) == (2, True)
+        require_searches(platform)
     finally:
         service.die()
+
+
+def require_searches(settings: Settings) -> None:
+    """A search is refused, changed to another event type, and retired. Its records name the topics that it reads."""
+    again = answer("searches", "add", "outages", "kafka (down OR outage) NOT planned", "--on", "post", exit_code=1)
+    assert again["refused"] == "the search outages is in force with this query already"
+    changed = answer("searches", "add", "outages", "kafka", "--on", "comment")
+    assert (changed["search"], changed["in_log"]) == ("outages", True)
+    assert "searches cannot read search" in truelog("searches", "add", "outages", "kafka", "--on", "search").stderr
+    assert "Wrong" not in truelog("searches", "add", "Wrong!", "kafka", "--on", "post").stdout
+    assert "outages is retired" in truelog("searches", "retire", "outages").stdout
+    assert "no search" in answer("searches", "retire", "outages", exit_code=1)["refused"]
+    records = records_of(settings, "stored_search")
+    assert [(each["verb"], each.get("event_type")) for each in records] == [
+        ("set", "post"),
+        ("set", "comment"),
+        ("retired", None),
+    ]
+    topics_of = [[*(read_ends(each["begins"]) or {})] for each in records]
+    assert topics_of == [["post"], ["comment", "post"], ["comment"]]

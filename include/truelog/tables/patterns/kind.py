@@ -1,4 +1,4 @@
-"""The kind of a view of patterns: a Group whose fold also depends on rules.
+"""The kind of views whose rows follow from patterns or searches: a Group whose fold also depends on rules.
 
 If a batch contains records of rules, the versions of rules before and after the batch differ. Then the groups are
 folded again that have events which these versions judge, or matches of these versions.
@@ -18,7 +18,7 @@ from truelog.tables.fold.repair import repair_groups
 from truelog.tables.fold.trace import trace_group
 from truelog.tables.kind import Repair
 from truelog.tables.patterns import rules
-from truelog.tables.patterns.compiled import Matching, collected, matching_of, with_changes
+from truelog.tables.patterns.judging import Judging, collected, judging_of, with_fold
 from truelog.tables.row_filter import all_rows
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
@@ -26,27 +26,27 @@ from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import contributions
 from truelog.tables.tracing.trace import Trace, Tracing
 from truelog.views.group import INPUTS
-from truelog.views.patterns import RULES
 
 _T = TypeVar("_T")
 
 
 class Patterns(Fold):
-    """The matches of touched groups replace the earlier matches of these groups."""
+    """The rows of touched groups replace the earlier rows of these groups."""
 
     def is_kind_of(self, table: Table) -> bool:
-        return isinstance(table.derivation, Matching)
+        return isinstance(table.derivation, Judging)
 
     def repair_following(self, repair: Repair) -> int:
         def known() -> CompiledView:
-            return with_changes(repair.compiled, rules.stored_changes(repair.connection, repair.compiled))
+            return with_fold(repair.compiled, rules.stored(repair.connection, repair.compiled).fold)
 
         return repair_groups(repair, known)
 
     def trace(self, tracing: Tracing) -> Trace:
-        table = matching_of(tracing.compiled.own).rules
+        judging = judging_of(tracing.compiled.own)
+        table = judging.rules
         changes = collected(table, contributions(table, tracing.transformed_rows(table), all_rows))
-        return trace_group(tracing, with_changes(tracing.compiled, changes).own)
+        return trace_group(tracing, with_fold(tracing.compiled, judging.with_changes(changes)).own)
 
     def leaving_out_failures(
         self,
@@ -69,20 +69,22 @@ class Patterns(Fold):
 
     def follow(self, plans: BatchPlans, compiled: CompiledView, staged: Mapping[str, StagedRows]) -> StagedRows:
         """Fold by plans of their own: the rules are a part of the plans, and may have changed since the last batch."""
-        inputs, changes = staged.get(INPUTS, NO_ROWS), staged.get(RULES, NO_ROWS)
+        judging = judging_of(compiled.own)
+        inputs, changes = staged.get(INPUTS, NO_ROWS), staged.get(judging.rules.side, NO_ROWS)
+        fresh = BatchPlans(plans.spark, plans.settings)
         with connect(plans.settings, autocommit=True) as connection:
-            before = rules.stored_changes(connection, compiled)
-            after = [*before, *rules.staged_changes(connection, compiled, changes)]
-        known, fresh = with_changes(compiled, after), BatchPlans(plans.spark, plans.settings)
-        if not changes.attempts:
-            return merge.stage_touched(fresh, known, inputs)
-        touched = rules.touched_groups(compiled, before, after)
-        return merge.stage_touched(fresh, known, inputs, touched)
+            before = rules.stored(connection, compiled)
+            if not changes.attempts:
+                return merge.stage_touched(fresh, with_fold(compiled, before.fold), inputs)
+            after = judging.versions([*before.changes, *rules.staged_changes(connection, compiled, changes)])
+        touched = rules.touched_groups(compiled, before.versions, after)
+        return merge.stage_touched(fresh, with_fold(compiled, judging.with_versions(after)), inputs, touched)
 
     def add_batch(self, connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
-        changes = staged.sides.get(RULES, NO_ROWS)
+        judging = judging_of(compiled.own)
+        changes = staged.sides.get(judging.rules.side, NO_ROWS)
         if changes.attempts:
-            before = rules.stored_changes(connection, compiled)
-            after = [*before, *rules.staged_changes(connection, compiled, changes)]
-            rules.delete_touched(connection, compiled, before, after)
+            before = rules.stored(connection, compiled)
+            after = judging.versions([*before.changes, *rules.staged_changes(connection, compiled, changes)])
+            rules.delete_touched(connection, compiled, before.versions, after)
         super().add_batch(connection, compiled, staged)

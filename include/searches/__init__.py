@@ -1,0 +1,1 @@
+"""What stored searches may name."""

@@ -1,0 +1,44 @@
+"""Percolator: the versions of searches that a process knows, as an index that it keeps from batch to batch."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from truelog.patterns.versions import Ends, Placed, is_judged
+from truelog.searches.document import Document
+from truelog.searches.index import Entry, Frequencies, Index, entry
+from truelog.searches.query import Query
+
+
+class Known(NamedTuple):
+    """A version of a search, and the offsets of the events that it judges."""
+
+    search: str
+    version: int
+    event_type: str
+    query: Query
+    begins: Ends
+    ends: Ends | None
+
+
+class Percolator:
+    """Finds the searches that an event fits."""
+
+    def __init__(self, known: Sequence[Known], before: "Percolator | None" = None) -> None:
+        """`before` has the frequencies of words that were learned so far."""
+        self._entries: defaultdict[str, list[Entry[Known]]] = defaultdict(list)
+        for each in known:
+            self._entries[each.event_type].append(entry(each, each.query))
+        self._frequencies: defaultdict[str, Frequencies] = before._frequencies if before else defaultdict(Frequencies)
+        self._indexes = {name: Index(each, self._frequencies[name]) for name, each in self._entries.items()}
+
+    def found(self, event: Placed, document: Document) -> Iterator[Known]:
+        """The versions of searches that judge an event and find it."""
+        index = self._indexes.get(event.topic)
+        if index is None:
+            return
+        if self._frequencies[event.topic].learn(document):
+            index = self._indexes[event.topic] = Index(self._entries[event.topic], self._frequencies[event.topic])
+        for each in index.found(document):
+            if is_judged(event, each.key.begins, each.key.ends):
+                yield each.key

@@ -1,0 +1,71 @@
+"""Judging: how rows follow from the inputs of groups and from rules, which are records of the log themselves."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from truelog.patterns.versions import Change, Read, Version, versions
+from truelog.tables.compiled_view import CompiledView
+from truelog.tables.fold.compiled import Fold
+from truelog.tables.table import Table
+
+Run = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging(Fold):
+    """A fold that also needs rules, which `with_changes` gives it.
+
+    rules: the side table with the records of rules.
+    read: what a record declares.
+    judge: versions of rules → inputs → rows.
+    is_local: whether a row of a version follows from one event, so that the end of a version changes no earlier row.
+    """
+
+    rules: Table
+    read: Read[Any]
+    judge: Callable[[Sequence[Version[Any]]], Run]
+    is_local: bool = False
+
+    @property
+    def follows_from(self) -> Sequence[Table]:
+        return (self.inputs, self.rules)
+
+    def states(self, table: Table, states_of: Callable[[Table], DataFrame]) -> DataFrame:
+        known = self.with_changes(collected(self.rules, states_of(self.rules)))
+        return known.folded(table, self.inputs.stored(states_of(self.inputs)))
+
+    def versions(self, changes: Iterable[Change]) -> list[Version[Any]]:
+        return versions(changes, self.read)
+
+    def with_changes(self, changes: Iterable[Change]) -> Fold:
+        """The fold for the rules that follow from these records."""
+        return self.with_versions(self.versions(changes))
+
+    def with_versions(self, known: Sequence[Version[Any]]) -> Fold:
+        """The fold for these versions of rules."""
+        return Fold(self.inputs, self.by, self.judge(known), self.rows, self.failed)
+
+
+def judging_of(table: Table) -> Judging:
+    """How rows come about that follow from rules."""
+    assert isinstance(table.derivation, Judging)  # noqa: S101
+    return table.derivation
+
+
+def columns_of(rules: Table) -> tuple[str, ...]:
+    """The columns of a side table of rules, in the order of the fields of `Change`."""
+    return (*rules.view.key, *rules.view.measures)
+
+
+def collected(rules: Table, states: DataFrame) -> list[Change]:
+    """The records of rules, given the states of their table."""
+    names = columns_of(rules)
+    return [Change(*(row[name] for name in names)) for row in rules.stored(states).collect()]
+
+
+def with_fold(compiled: CompiledView, fold: Fold) -> CompiledView:
+    """The view with the fold for known rules."""
+    return CompiledView((replace(compiled.own, derivation=fold), *compiled.sides))
