@@ -4,10 +4,10 @@ import { proof } from "./views.js";
 
 const WIDTH = 150, HEIGHT = 26;
 
-export function facts({ entry, freshness, events_per_second: rate, readers, as_of: now }) {
+export function facts({ entry, freshness, seconds, events_per_second: rate, readers, as_of: now }) {
   const rows = entry.table ? `${about(entry.table.rows)} (${bytes(entry.table.bytes)})` : "No table yet";
   const named = [
-    ["Freshness", entry.batch_only ? "Built once a day" : fresh(entry.view, freshness)],
+    ["Freshness", entry.batch_only ? "Built once a day" : fresh(entry.view, seconds, freshness)],
     ["Correctness", entry.proof ? proof(entry.proof, now) : "Never compared"],
     ["Rows", rows],
     entry.batch_only ? null : ["Events/s", rate === null ? "Unknown" : number(rate, rate < 10 ? 1 : 0)],
@@ -25,11 +25,10 @@ function reader({ reader: name, answers }) {
   return h("span", { class: "line-of" }, seen(name), h("small", {}, ` ${count(answers, "answer")}`));
 }
 
-// The newest sample, and the course of the last day. Time without samples is a gap.
-function fresh(view, { series: [{ seconds }] }) {
+// The freshness now, and the course of the last day. Time without samples is a gap.
+function fresh(view, now, { series: [{ seconds }] }) {
   const known = seconds.filter((each) => each !== null);
   if (!known.length) return "No samples in the last day";
-  const now = seconds.at(-1) ?? seconds.at(-2) ?? null;
   const most = Math.max(...known);
   return [
     link("lag", { reader: view, hours: 24 }, now === null ? "Unknown now" : duration(now)),

@@ -101,6 +101,13 @@ def freshness(rows: Sequence[LagRow]) -> float | None:
     return max(known, default=None) if len(known) == len(rows) else None
 
 
+def total(rates: Iterable[float | None]) -> float | None:
+    """The sum of the rates of all partitions, or None if any of them is unknown."""
+    found = list(rates)
+    known = [each for each in found if each is not None]
+    return sum(known) if len(known) == len(found) > 0 else None
+
+
 def reader_lag(rows: Sequence[LagRow]) -> ReaderLag:
     """One reader's lag, calculated from its rows."""
     unknown = next((row.reason for row in rows if row.rule == UNKNOWN_RULE), "")

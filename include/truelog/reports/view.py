@@ -101,7 +101,10 @@ class SourceTopic:
 
 @dataclass(frozen=True)
 class ViewDetail:
-    """`freshness` has the last day, and `events_per_second` is None without a current sample of all partitions."""
+    """`freshness` has the last day. `seconds` is the freshness now.
+
+    It and `events_per_second` are None without a current sample of all partitions.
+    """
 
     entry: ViewEntry
     columns: Sequence[ViewColumn]
@@ -110,6 +113,7 @@ class ViewDetail:
     versions: Sequence[ViewTable]
     positions: dict[str, dict[int, int]]  # by topic and partition
     freshness: FreshnessTimeline
+    seconds: float | None
     events_per_second: float | None
     readers: Sequence[ViewReader]
     costs: str = ""  # what a backfill costs
@@ -134,9 +138,9 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         versions = [table for _, table in _tables(connection, [view])]
         positions = reader_positions.view_positions(connection, [view])[view].positions.plain()
         freshness = freshness_series.freshness_timeline(connection, [view], _DAY, settings.lag_poll_seconds, [view])
-        rates = [each.rate_counted for each in lag_report.rows(settings, connection, [view])]
+        lag = lag_report.rows(settings, connection, [view])
         readers = view_readers.readers(connection, view)
-    now = (freshness, sum(known) if (known := [each for each in rates if each is not None]) else None, readers)
+    now = (freshness, lag_report.freshness(lag), lag_report.total(each.rate_counted for each in lag), readers)
     if entry.broken:
         columns = [ViewColumn(n, "", c["type"], c["comment"]) for n, c in existing.items()]
         return ViewDetail(entry, columns, (), (), versions, positions, *now)

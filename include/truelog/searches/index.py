@@ -15,6 +15,7 @@ from truelog.searches.document import Document
 from truelog.searches.query import All, Any, Beginning, Not, Phrase, Query
 
 _LEARNED = (128, 4_096)  # the numbers of texts after which the rarest words are chosen again
+_MOST_WORDS = 500_000  # that are counted, because a producer may send texts of ever new words
 _UNKNOWN = 64  # the count of a word of one letter that no text had; each further letter halves it
 _OF_BEGINNING = 4  # how much more frequent a beginning is than a word, at a guess
 T = TypeVar("T")
@@ -50,7 +51,8 @@ class Frequencies:
         if self.texts >= _LEARNED[-1]:
             return False
         self.texts += 1
-        self.counts.update(document.words)
+        if len(self.counts) < _MOST_WORDS:
+            self.counts.update(document.words)
         return self.texts in _LEARNED
 
     def of(self, term: Phrase | Beginning) -> float:

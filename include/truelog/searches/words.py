@@ -45,10 +45,17 @@ def readable(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
-@lru_cache(maxsize=100_000)
+_USUAL = 64  # letters; longer words would make the memory large
+
+
 def fold(word: str) -> str:
     """A word without case and accents. A word of nothing but accents is empty."""
     if word.isascii():
         return word.lower()
+    return _folded(word) if len(word) <= _USUAL else _folded.__wrapped__(word)
+
+
+@lru_cache(maxsize=100_000)
+def _folded(word: str) -> str:
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
     return unicodedata.normalize("NFKC", bare.casefold())

@@ -115,13 +115,13 @@ class ChangeWatch:
         try:
             if application.declarations_digest(self._settings) != self._views:
                 self._found = "views have changed"
-            elif trial.has_caught_up():
-                self._found = "a declaration that the machine was too busy to load has had its trial"
             elif self._newest_versions() != self._versions:
                 self._found = "an event type has another version"
             elif time.monotonic() >= self._topics_due:
                 self._topics_due = time.monotonic() + self._settings.topic_check_seconds
                 self._found = self._changed_topics()
+            if not self._found and trial.has_caught_up():  # last, because a trial takes long
+                self._found = "a declaration that the machine was too busy to load has had its trial"
         except Exception as error:
             log.warning("changes are unknown: %s: %s", type(error).__name__, error)
             self._disconnect()

@@ -126,7 +126,7 @@ def test_a_jump_is_said_once_and_failures_are_said(
         raise psycopg.OperationalError("down")
 
     def said() -> list[str]:
-        found = [record.message.partition(":")[0] for record in caplog.records]
+        found = [record.getMessage().partition(":")[0] for record in caplog.records]
         caplog.clear()
         return found
 

@@ -14,7 +14,7 @@ from tests.library.patterns.rules import SOURCES, an_event
 from truelog.patterns import rule as rules
 from truelog.patterns.outcomes import outcomes
 from truelog.patterns.versions import Change, Version
-from truelog.tables.patterns.compiled import ROWS, _row
+from truelog.tables.patterns.matching import ROWS, _row
 
 # A declared number may be a text: Spark writes NaN into JSON as a text.
 LARGE = st.floats() | st.integers(-(2**63), 2**63 - 1)

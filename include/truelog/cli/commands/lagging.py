@@ -1,6 +1,5 @@
 """`truelog lag` and `truelog output`: how far views, the archive and output topics are behind, with a verdict."""
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,7 +80,7 @@ def _show(rows: "list[LagRow]", by_partition: bool) -> None:
                 shown = (row.position, row.lag_events, row.lag_seconds, row.rate_in, row.rate_counted)
                 table.add_row(f"  {_partition(row)}", *map(_number, shown), row.verdict)
         else:
-            rates = _sum(row.rate_in for row in found), _sum(row.rate_counted for row in found)
+            rates = lag_report.total(row.rate_in for row in found), lag_report.total(row.rate_counted for row in found)
             total = lag_report.lag_events(found), lag_report.freshness(found), *rates
             table.add_row(reader, *map(_number, total), lag_report.worst(found).verdict)
     table.show()
@@ -97,12 +96,6 @@ def _show(rows: "list[LagRow]", by_partition: bool) -> None:
 
 def _partition(row: "LagRow") -> str:
     return "" if row.topic is None else f"{row.topic} {row.partition}"
-
-
-def _sum(rates: Iterable[float | None]) -> float | None:
-    """The sum of the known rates; None if none is known."""
-    known = [each for each in rates if each is not None]
-    return sum(known) if known else None
 
 
 def _number(value: float | None) -> str:

@@ -1,8 +1,9 @@
 """The latest events of browsers, so that a copy of an event is acknowledged and not stored again.
 
 A page that is being closed cannot know whether its last request arrived. The next page therefore sends these events
-again, with the same ids. A copy says the same as the first event, apart from `sent_at`, the time of the attempt. An
-event that says something else under a known id is stored, because it would otherwise be lost.
+again, with the same ids. A copy says the same as the first event, apart from `sent_at`, the time of the attempt, and
+`occurred_at`, which the tracker corrects in each attempt. An event that says something else under a known id is stored,
+because it would otherwise be lost.
 
 The memory is that of one process: after a restart, or in another process, a copy enters the log. It then has the same
 `event_id`, and counts once in a view with `dedupe`.
@@ -19,7 +20,7 @@ from truelog.support.errors import ServiceDown
 
 Append = Callable[[Sequence[ClassifiedRecord]], Awaitable[list[PartitionOffset]]]
 _Place = asyncio.Future[PartitionOffset]
-_SENT = "sent_at"
+_OF_ATTEMPT = ("occurred_at", "sent_at")
 _Name = tuple[str, str, str, bytes]
 
 
@@ -66,5 +67,5 @@ def _name(sender: str, record: ClassifiedRecord) -> _Name | None:
     """What a copy has in common with the first event; None if the record is a dead letter."""
     if record.event_id is None:
         return None
-    said = json.dumps({name: value for name, value in record.said.items() if name != _SENT}, sort_keys=True)
+    said = json.dumps({name: value for name, value in record.said.items() if name not in _OF_ATTEMPT}, sort_keys=True)
     return sender, record.topic, record.event_id, hashlib.blake2b(said.encode(), digest_size=16).digest()

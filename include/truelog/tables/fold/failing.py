@@ -63,6 +63,11 @@ def without_expired(compiled: CompiledView, limit: datetime | None) -> CompiledV
     return compiled if limit is None else _with_folds(compiled, lambda fold: replace(fold, since=limit))
 
 
+def with_expired(compiled: CompiledView) -> CompiledView:
+    """The view whose folds also compute the rows of expired groups, as the plan of any moment does."""
+    return _with_folds(compiled, lambda fold: replace(fold, since=None))
+
+
 def _with_folds(compiled: CompiledView, change: Callable[[Fold], Fold]) -> CompiledView:
     tables = (
         replace(each, derivation=change(each.derivation)) if isinstance(each.derivation, Fold) else each
@@ -85,7 +90,7 @@ def _find(compiled: CompiledView, inputs: DataFrame, error: Exception) -> list[F
     if not found and fold_of(compiled.own).since is None:
         raise error
     require_few(compiled, len(found), found[-1].error if found else "")
-    return found  # none if only a group failed that has expired since a repeated plan was made
+    return found  # none if only groups failed that have expired
 
 
 def require_few(compiled: CompiledView, failed: int, last_error: str) -> None:

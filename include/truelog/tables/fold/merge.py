@@ -187,9 +187,10 @@ def _stage_folded(compiled: CompiledView, plans: BatchPlans, inputs: Callable[[]
     """Fold inputs, and stage the rows of each table that follows, without those of groups whose fold fails."""
 
     def attempt(chosen: CompiledView) -> StagedRows:
-        # A plan that is repeated leaves no group out, and knows the expired groups of the moment when it was made.
-        is_first = chosen is compiled
-        return _stage_all(chosen, plans if is_first else BatchPlans(plans.spark, plans.settings), inputs)
+        # A plan that is repeated leaves no group out, because it does not know what fails or has expired by then.
+        if chosen is compiled:
+            return _stage_all(failing.with_expired(chosen), plans, inputs)
+        return _stage_all(chosen, BatchPlans(plans.spark, plans.settings), inputs)
 
     return failing.leaving_out(compiled, inputs, attempt)
 

@@ -54,13 +54,13 @@ class Patterns(Fold):
         states: Callable[[Table], DataFrame],
         attempt: Callable[[CompiledView], _T],
     ) -> _T:
-        matching = matching_of(compiled.own)
+        judging = judging_of(compiled.own)
 
-        def searched() -> CompiledView:
-            return with_changes(compiled, collected(matching.rules, states(matching.rules)))
+        def known() -> CompiledView:
+            return with_fold(compiled, judging.with_changes(collected(judging.rules, states(judging.rules))))
 
-        inputs = matching.inputs
-        return failing.leaving_out(compiled, lambda: inputs.stored(states(inputs)), attempt, searched)
+        inputs = judging.inputs
+        return failing.leaving_out(compiled, lambda: inputs.stored(states(inputs)), attempt, known)
 
     def create(self, connection: Connection, compiled: CompiledView) -> None:
         """Let the executors load inputs, and find the groups with matches of a version."""

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psycopg import sql
@@ -16,7 +16,7 @@ from truelog.tables.fold.inputs import state
 from truelog.tables.patterns.judging import columns_of, judging_of
 from truelog.tables.stage import StagedRows
 
-_KEPT = 8  # tables of rules that a process keeps in memory
+_KEPT = 8  # tables of rules that a process keeps in memory, each in one state
 
 
 @dataclass(frozen=True)
@@ -28,21 +28,24 @@ class Rules:
     fold: Fold
 
 
-_known: dict[tuple[Any, ...], Rules] = {}  # by the place and the state of a table; the newest last
+_known: dict[tuple[Any, ...], tuple[Any, Rules]] = {}  # by the place of a table, with its state; the newest last
 
 
 def stored(connection: Connection, compiled: CompiledView) -> Rules:
     """The rules that the view has counted. They are read again only if their table has changed."""
     judging = judging_of(compiled.own)
-    key = _state_of(connection, state(judging.rules), compiled)
-    if key in _known:
-        return _known[key]
-    changes = _changes(connection, compiled, state(judging.rules), sql.SQL("true"))
-    versions = judging.versions(changes)
-    found = Rules(changes, versions, judging.with_versions(versions))
-    for old in list(_known)[: max(0, len(_known) - _KEPT + 1)]:
-        _known.pop(old, None)
-    return _known.setdefault(key, found)
+    place, at = _state_of(connection, state(judging.rules), compiled)
+    before, found = _known.get(place, (None, None))
+    if found is None or before != at:
+        changes = _changes(connection, compiled, state(judging.rules), sql.SQL("true"))
+        versions = judging.versions(changes)
+        found = Rules(changes, versions, judging.with_versions(versions))
+        _known.pop(place, None)
+        for old in list(_known)[: max(0, len(_known) - _KEPT + 1)]:
+            _known.pop(old, None)
+        _known[place] = (at, found)
+    # What has expired and what is left out belong to the batch, and not to the rules.
+    return replace(found, fold=replace(found.fold, since=judging.since, failed=judging.failed))
 
 
 def staged_changes(connection: Connection, compiled: CompiledView, staged: StagedRows) -> list[Change]:
@@ -80,11 +83,11 @@ def delete_touched(
     connection.execute(delete.format(state(compiled.own), by, touched))
 
 
-def _state_of(connection: Connection, table: sql.Identifier, compiled: CompiledView) -> tuple[Any, ...]:
+def _state_of(connection: Connection, table: sql.Identifier, compiled: CompiledView) -> tuple[tuple[Any, ...], Any]:
     """Where a table is, and a value that each change of its rows changes: each write has a transaction of its own."""
     query = sql.SQL("SELECT {}::regclass::oid::bigint, count(*), coalesce(sum(xmin::text::bigint), 0)::text FROM {}")
-    [row] = connection.execute(query.format(sql.Literal(table.as_string(None)), table)).fetchall()
-    return (connection.info.host, connection.info.port, connection.info.dbname, compiled.fingerprint, *row)
+    [(oid, *at)] = connection.execute(query.format(sql.Literal(table.as_string(None)), table)).fetchall()
+    return (connection.info.host, connection.info.port, connection.info.dbname, compiled.fingerprint, oid), at
 
 
 def _changes(

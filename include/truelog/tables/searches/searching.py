@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ ROWS = pa.schema(
     ]
 )
 _Fields = Mapping[str, Sequence[str]]  # the text fields of each event type
+_PORTION = 4_096  # hits in one Arrow batch, because a text may be found by very many searches
 _MOST_SENT = 32  # changes of searches; each has a file as long as all searches
 _all_sent: "deque[Broadcast[list[Known]]]" = deque()
 _in_use: dict[str, Percolator] = {}  # of this process; at most one, by the key of its searches
@@ -87,7 +89,7 @@ class Finder:
 
     def _send(self, context: SparkContext) -> "Broadcast[list[Known]]":
         """The searches in the executors. The oldest of them are dropped after many changes, when no job needs them."""
-        if self._sent is None:
+        if self._sent is None or self._sent not in _all_sent:
             self._sent = context.broadcast(self._known)
             _all_sent.append(self._sent)
             if len(_all_sent) > _MOST_SENT:
@@ -113,7 +115,9 @@ def _finding(
     def find(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         percolator = _percolator(key, sent)
         for batch in batches:
-            yield pa.RecordBatch.from_pylist(list(hits(percolator, fields, batch.to_pylist())), ROWS)
+            found = hits(percolator, fields, batch.to_pylist())
+            while portion := list(islice(found, _PORTION)):
+                yield pa.RecordBatch.from_pylist(portion, ROWS)
 
     return find
 

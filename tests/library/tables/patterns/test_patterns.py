@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -15,7 +16,7 @@ from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.support import faults
 from truelog.tables.fold.compiled import Fold
-from truelog.tables.patterns.compiled import Matching
+from truelog.tables.patterns.judging import Judging
 from truelog.views.group import INPUTS
 from truelog.views.patterns import RULES
 
@@ -140,9 +141,9 @@ def test_an_entity_whose_matches_fail_is_left_out_in_every_layer(
     ground: Archived, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No rule and no event is known that makes a search fail, so a planted defect makes two rows of one match."""
-    real = Matching.with_versions
+    real = Judging.with_versions
 
-    def with_defect(self: Matching, known: Sequence[Version]) -> Fold:
+    def with_defect(self: Judging, known: Sequence[Version[Any]]) -> Fold:
         right = real(self, known)
 
         def run(inputs: DataFrame) -> DataFrame:
@@ -152,7 +153,7 @@ def test_an_entity_whose_matches_fail_is_left_out_in_every_layer(
         return replace(right, run=run)
 
     set_rule(ground, "pair", **PAIR)
-    monkeypatch.setattr(Matching, "with_versions", with_defect)
+    monkeypatch.setattr(Judging, "with_versions", with_defect)
     click(ground, ("1", 10), ("5", 11))
     click(ground, ("1", 12), ("5", 13), page="b")
     assert rows(ground) == [("pair", 1, "a", "found", "0:2 0:3")]
