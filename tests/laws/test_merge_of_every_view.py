@@ -16,6 +16,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 
 from tests.beds.lab import Lab, cases, everywhere, place
+from tests.dying import dying_at
 from tests.laws.events import START, Record
 from tests.laws.views import BY_TABLES, VIEWS
 from truelog import Join, View
@@ -23,7 +24,6 @@ from truelog.kernel import clock, merge
 from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
-from truelog.support import faults
 from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
 from truelog.tables import deploy as table
@@ -137,13 +137,8 @@ def test_a_merge_applies_completely_once_and_at_its_positions(
     untouched = view.contents()
 
     for point in POINTS:
-        with monkeypatch.context() as armed:
-            armed.setenv("TRUELOG_FAULT_FIRED", str(tmp_path / point))
-            armed.setattr(faults, "_armed", f"{point}:1:raise")
-            armed.setattr(faults, "_reached", 0)
-            with pytest.raises(faults.FaultInjectedError):
-                view.apply(first)
-        assert (tmp_path / point).exists()
+        with dying_at(point, tmp_path, monkeypatch):
+            view.apply(first)
         assert view.contents() == untouched, point
 
     with pytest.raises(Gap):

@@ -1,29 +1,24 @@
 """`truelog patterns`: rules that describe sequences of events, and what they have found."""
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE
 
-from truelog.cli.output import AsJson, Exit, Sheet, print_json, progress, say
+from truelog.cli import rule_output
+from truelog.cli.output import AsJson, Sheet, print_json, progress, say
+from truelog.cli.rule_output import Begin
 from truelog.cli.times import past_time
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from truelog.rules.backtest import Backtest
-    from truelog.rules.rulebook import KnownRule
-    from truelog.rules.sending import Sent
 
 VIEW = "matches"
-_FIRST_DAYS = 7
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A rule as text or as JSON: see `docs/patterns.md`.")]
 Rule = Annotated[str, typer.Argument(metavar="RULE", help="The name of the rule.")]
-Begin = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help="From when, by the log's clock: 2h for two hours ago.")
-]
 End = Annotated[
     str | None, typer.Option("--to", metavar="TIME", help="Until when. By default, the end of the archive.")
 ]
@@ -44,7 +39,8 @@ def add(file: File, as_json: AsJson = False) -> None:
 
     settings = Settings()
     text = _read(file)
-    _tell(sending.send(settings, sending.SET, matches.load(settings, VIEW).sources, definition=text), "added", as_json)
+    sent = sending.send(settings, sending.SET, matches.load(settings, VIEW).sources, definition=text)
+    rule_output.tell(sent, sent.as_dict(), "added", as_json)
 
 
 @app.command()
@@ -53,7 +49,8 @@ def retire(rule: Rule, as_json: AsJson = False) -> None:
     from truelog.rules import matches, sending
 
     settings = Settings()
-    _tell(sending.send(settings, sending.RETIRE, matches.load(settings, VIEW).sources, rule=rule), "retired", as_json)
+    sent = sending.send(settings, sending.RETIRE, matches.load(settings, VIEW).sources, rule=rule)
+    rule_output.tell(sent, sent.as_dict(), "retired", as_json)
 
 
 @app.command("list")
@@ -72,7 +69,7 @@ def list_rules(as_json: AsJson = False) -> None:
         return
     table = Sheet("rule", "version", "by", "in force", "rows by outcome", box=SIMPLE, padding=(0, 1, 0, 0))
     for each in known:
-        table.add_row(each.rule, str(each.version), each.by, _in_force(each), _counts(each.outcomes))
+        table.add_row(each.rule, str(each.version), each.by, rule_output.in_force(each), _counts(each.outcomes))
     table.show()
     if oversized:
         say(f"{oversized} entities have more than {view.most:,} events and are not searched")
@@ -94,7 +91,7 @@ def show(rule: Rule, latest: Latest = 10, as_json: AsJson = False) -> None:
         return
     say(versions[-1].text.rstrip())
     for each in versions:
-        say(f"version {each.version}  {_in_force(each)}  {_counts(each.outcomes)}")
+        say(f"version {each.version}  {rule_output.in_force(each)}  {_counts(each.outcomes)}")
     for row in found:
         say(f"{row['last_time']}  {row['entity_id']}  {row['outcome']}  {_pairs(row['shown'] or {})}")
 
@@ -113,7 +110,7 @@ def backtest(file: File, begin: Begin = None, end: End = None, samples: Samples 
 
     settings = Settings()
     declared = files.read(_read(file), matches.load(settings, VIEW).sources)
-    since = past_time(begin) if begin else datetime.now(UTC) - timedelta(days=_FIRST_DAYS)
+    since = rule_output.since(begin)
     asked = Asked(declared, since, past_time(end) if end else None, samples)
     with (
         open_view(settings, "truelog patterns", VIEW) as (context, compiled),
@@ -132,23 +129,6 @@ def _read(file: Path) -> str:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file}: {error}") from error
-
-
-def _tell(sent: "Sent", done: str, as_json: bool) -> None:
-    if as_json:
-        print_json(sent.as_dict())
-    elif sent.refused:
-        say(sent.refused)
-    elif sent.in_log:
-        say(f"{sent.rule} is {done}: the change is in the log, and applies when the stream has read it")
-    else:
-        say(f"{sent.rule} is {done}: the service `commands` has not published the change yet, see `truelog status`")
-    raise typer.Exit(Exit.DIFFERENT if sent.refused else Exit.FINE)
-
-
-def _in_force(known: "KnownRule") -> str:
-    begins = f"since {known.begins:%Y-%m-%d %H:%M:%S}"
-    return begins if known.ended is None else f"{begins}, ended {known.ended:%Y-%m-%d %H:%M:%S}"
 
 
 def _counts(outcomes: Any) -> str:
@@ -172,8 +152,4 @@ def _show_backtest(found: "Backtest") -> None:
         for event in each["events"]:
             place = f"{event['topic']}:{event['partition']}:{event['offset']}"
             say(f"  {event['time']}  {event['step']}  {place}  {_pairs(event['values'])}")
-    rate = found.events / max(found.seconds, 0.001)
-    say(
-        f"read {found.cost.records:,} records in {found.cost.files:,} files ({found.cost.bytes:,} bytes) "
-        f"in {found.seconds:.1f} s, {rate:,.0f} events a second"
-    )
+    rule_output.say_cost(found)

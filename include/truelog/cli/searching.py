@@ -1,29 +1,24 @@
 """`truelog searches`: stored searches, and what they have found."""
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE
 
+from truelog.cli import rule_output
 from truelog.cli.output import AsJson, Exit, Sheet, print_json, progress, say
-from truelog.cli.times import past_time
+from truelog.cli.rule_output import Begin
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.rules.searchbook import KnownSearch
     from truelog.rules.sending import Sent
     from truelog.rules.trial import Trial
 
 VIEW = "search_hits"
-_FIRST_DAYS = 7
 
 Search = Annotated[str, typer.Argument(metavar="SEARCH", help="The name of the search.")]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="What a text must have: see `docs/searches.md`.")]
 EventType = Annotated[str, typer.Option("--on", metavar="EVENT_TYPE", help="The events whose texts it searches.")]
-Begin = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help="From when, by the log's clock: 2h for two hours ago.")
-]
 Text = Annotated[str | None, typer.Option(help="Search this text instead of the archive.")]
 Latest = Annotated[int, typer.Option("--hits", min=0, max=1_000, help="How many hits to show.")]
 
@@ -70,7 +65,9 @@ def list_searches(as_json: AsJson = False) -> None:
         return
     table = Sheet("search", "version", "on", "query", "in force", "hits", box=SIMPLE, padding=(0, 1, 0, 0))
     for each in known:
-        table.add_row(each.search, str(each.version), each.event_type, each.query, _in_force(each), f"{each.hits:,}")
+        table.add_row(
+            each.search, str(each.version), each.event_type, each.query, rule_output.in_force(each), f"{each.hits:,}"
+        )
     table.show()
 
 
@@ -89,7 +86,9 @@ def show(search: Search, latest: Latest = 10, as_json: AsJson = False) -> None:
         print_json({"search": search, "versions": [each.as_dict() for each in versions], "hits": found})
         return
     for each in versions:
-        say(f"version {each.version}  {_in_force(each)}  {each.hits:,} hits  {each.event_type}: {each.query}")
+        say(
+            f"version {each.version}  {rule_output.in_force(each)}  {each.hits:,} hits  {each.event_type}: {each.query}"
+        )
     for row in found:
         say(f"{row['event_time']}  {row['document']}  {row['snippet']}")
 
@@ -121,7 +120,7 @@ def try_search(
     from truelog.batch.batch_context import open_view
     from truelog.rules.trial import Asked, search_archive
 
-    since = past_time(begin) if begin else datetime.now(UTC) - timedelta(days=_FIRST_DAYS)
+    since = rule_output.since(begin)
     asked = Asked(event_type, query, since)
     with (
         open_view(settings, "truelog searches", VIEW) as (context, compiled),
@@ -136,20 +135,8 @@ def try_search(
 
 
 def _tell(sent: "Sent", done: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"search" if name == "rule" else name: value for name, value in sent.as_dict().items()})
-    elif sent.refused:
-        say(sent.refused)
-    elif sent.in_log:
-        say(f"{sent.rule} is {done}: the change is in the log, and applies when the stream has read it")
-    else:
-        say(f"{sent.rule} is {done}: the service `commands` has not published the change yet, see `truelog status`")
-    raise typer.Exit(Exit.DIFFERENT if sent.refused else Exit.FINE)
-
-
-def _in_force(known: "KnownSearch") -> str:
-    begins = f"since {known.begins:%Y-%m-%d %H:%M:%S}"
-    return begins if known.ended is None else f"{begins}, ended {known.ended:%Y-%m-%d %H:%M:%S}"
+    said = {"search" if name == "rule" else name: value for name, value in sent.as_dict().items()}
+    rule_output.tell(sent, said, done, as_json)
 
 
 def _show_trial(found: "Trial") -> None:
@@ -158,8 +145,4 @@ def _show_trial(found: "Trial") -> None:
     say(f"{found.hits:,} hits among {found.events:,} events")
     for each in found.samples:
         say(f"{each['time']}  {each['document']}  {each['snippet']}")
-    rate = found.events / max(found.seconds, 0.001)
-    say(
-        f"read {found.cost.records:,} records in {found.cost.files:,} files ({found.cost.bytes:,} bytes) "
-        f"in {found.seconds:.1f} s, {rate:,.0f} events a second"
-    )
+    rule_output.say_cost(found)

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.beds.archived import Archived, change, oversized
+from tests.dying import dying_at
 from tests.library.click_rules import ALONE, MATCHES, PAIR, ends, retire, rows, set_rule
 from truelog.patterns.versions import Version
 from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
-from truelog.support import faults
 from truelog.tables.fold.compiled import Fold
 from truelog.tables.patterns.judging import Judging
 from truelog.views.group import INPUTS
@@ -117,13 +117,8 @@ def test_a_merge_with_a_changed_rule_that_dies_changes_nothing(
     before = rows(ground)
     set_rule(ground, "pair", **ALONE)
     ground.click(0, [("a", "1", 3 * 3600 + 20)])
-    with monkeypatch.context() as armed:
-        armed.setenv("TRUELOG_FAULT_FIRED", str(tmp_path / "fired"))
-        armed.setattr(faults, "_armed", "merge.added:1:raise")
-        armed.setattr(faults, "_reached", 0)
-        with pytest.raises(faults.FaultInjectedError):
-            ground.stream()
-    assert (tmp_path / "fired").exists()
+    with dying_at("merge.added", tmp_path, monkeypatch):
+        ground.stream()
     assert rows(ground) == before
     ground.stream()
     assert rows(ground) == [*before, ("pair", 2, "a", "found", "0:4")]

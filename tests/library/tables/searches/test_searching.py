@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.beds.archived import Archived, change
+from tests.dying import dying_at
 from tests.library.click_searches import HITS, click, ends, hits, retire, set_search
 from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
-from truelog.support import faults
 from truelog.views.group import INPUTS
 from truelog.views.searches import SEARCHES
 
@@ -96,13 +96,8 @@ def test_a_merge_with_a_changed_search_that_dies_changes_nothing(
     before = hits(ground)
     set_search(ground, "outage", "up")
     ground.click(0, [("up", "1", 3 * 3600)])
-    with monkeypatch.context() as armed:
-        armed.setenv("TRUELOG_FAULT_FIRED", str(tmp_path / "fired"))
-        armed.setattr(faults, "_armed", "merge.added:1:raise")
-        armed.setattr(faults, "_reached", 0)
-        with pytest.raises(faults.FaultInjectedError):
-            ground.stream()
-    assert (tmp_path / "fired").exists()
+    with dying_at("merge.added", tmp_path, monkeypatch):
+        ground.stream()
     assert hits(ground) == before
     ground.stream()
     assert hits(ground) == [*before, ("outage", 2, "0:3")]
