@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query
+from pydantic import AfterValidator
 
 from pages import task_logs
 from pages.access import Dag, SignedIn, is_readable, may_compare, may_read, may_restart, may_stop, may_validate
@@ -18,6 +19,7 @@ from truelog.exports.query import Operator
 from truelog.lag import freshness_series
 from truelog.lag import report as lag_report
 from truelog.lag import series as lag_series
+from truelog.lag.time_steps import TimeRange
 from truelog.quality import quality_history
 from truelog.reports import flow as flow_report
 from truelog.reports import input as input_report
@@ -38,6 +40,23 @@ _YEAR = 366 * 24.0  # hours
 _MOST_QUALITY_DAYS = 30  # in the overview of results, and offered for a validation
 Hours = Annotated[float, Query(gt=0, le=_YEAR)]
 Readers = Annotated[Sequence[str], Query(max_length=freshness_series.MOST_READERS)]
+
+
+def _in_utc(given: datetime) -> datetime:
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+Until = Annotated[datetime | None, AfterValidator(lambda given: given and _in_utc(given))]
+
+
+def _span(until: Until = None, hours: Annotated[float, Query(gt=0, le=72)] = 1) -> TimeRange:
+    return TimeRange(hours * 3600, until)
+
+
+def _changes(connection: Connection, span: TimeRange) -> list[timeline.Occurrence]:
+    """What may explain a bend in a chart of this time range."""
+    found = timeline.occurrences(connection, timedelta(seconds=span.seconds), span.until)
+    return [each for each in found if each.kind in timeline.CHANGES]
 
 
 @router.get("/vitals", dependencies=OF_STREAMS)
@@ -65,7 +84,7 @@ def flow() -> Answer:
 
 @router.get("/lag", dependencies=OF_STREAMS)
 def lag(
-    reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1, partitions: Annotated[bool, Query()] = False
+    span: Annotated[TimeRange, Depends(_span)], reader: str = "", partitions: Annotated[bool, Query()] = False
 ) -> Answer:
     """One reader's lag over time (by default the reader with the worst freshness), and the list of readers.
 
@@ -76,21 +95,23 @@ def lag(
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
         chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
         require(chosen in seen, f"No reader {chosen!r}")
-        course = lag_series.lag_timeline(connection, chosen, hours * 3600, settings.lag_poll_seconds)
+        course = lag_series.lag_timeline(connection, chosen, span, settings.lag_poll_seconds)
+        changes = _changes(connection, span)
     if not partitions:
         course = replace(course, partitions=())
-    return Answer(reader=chosen, readers=list(seen), hours=hours, course=course, rows=seen[chosen])
+    return Answer(reader=chosen, readers=list(seen), course=course, rows=seen[chosen], changes=changes)
 
 
 @router.get("/freshness", dependencies=OF_STREAMS)
-def freshness(reader: Readers = (), hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
+def freshness(span: Annotated[TimeRange, Depends(_span)], reader: Readers = ()) -> Answer:
     """The freshness of these readers over time, by default of the readers that are the furthest behind."""
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
         known = [*view_tables.streamed_views(settings, connection), ARCHIVE]
         least = settings.lag_poll_seconds
-        found = freshness_series.freshness_timeline(connection, list(reader), hours * 3600, least, known)
-    return Answer(hours=hours, **parts(found), most=freshness_series.MOST_READERS)
+        found = freshness_series.freshness_timeline(connection, list(reader), span, least, known)
+        changes = _changes(connection, span)
+    return Answer(**parts(found), changes=changes, most=freshness_series.MOST_READERS)
 
 
 @router.get("/operations", dependencies=OF_STREAMS)
@@ -102,12 +123,13 @@ def operations(kind: str = "", subject: str = "", hours: Hours = _YEAR, limit: L
 
 
 @router.get("/timeline", dependencies=OF_STREAMS)
-def on_call(hours: Annotated[float, Query(gt=0, le=31 * 24)] = 24) -> Answer:
-    """What happened to the platform in these last hours."""
+def on_call(until: Until = None, hours: Annotated[float, Query(gt=0, le=31 * 24)] = 24) -> Answer:
+    """What happened to the platform in these hours."""
     span = timedelta(hours=hours)
     with db_snapshot.read_snapshot(Settings()) as connection:
-        found = timeline.occurrences(connection, span)
-    return Answer(occurrences=found, begins=datetime.now(UTC) - span)
+        found = timeline.occurrences(connection, span, until)
+    ends = until or datetime.now(UTC)
+    return Answer(occurrences=found, begins=ends - span, ends=ends)
 
 
 @router.get("/views", dependencies=OF_VIEWS)

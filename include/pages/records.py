@@ -1,9 +1,10 @@
-"""Archived records: one record with its raw bytes and the views that read it, and the records that views skip."""
+"""Archived records: the newest of a topic, one with its raw bytes and readers, and the records that views skip."""
 
 import json
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Query
 
 from pages.access import DataReader, SignedIn, may_compare, may_replay
 from pages.answer import Answer, parts
@@ -14,6 +15,7 @@ from truelog.dead_letters import replay as dead_letter_replay
 from truelog.dead_letters.store import LetterStore
 from truelog.reports import record as record_report
 from truelog.reports.archived_record import ArchivedRecord, read_record
+from truelog.reports.newest_records import ListRequest, Moment, newest_records
 from truelog.reports.record import Place
 from truelog.sources.collector.classifier import DEAD_LETTER, Defect
 from truelog.sources.collector.parser import parse_event
@@ -24,6 +26,7 @@ from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/data", dependencies=OF_VIEWS)
 _MOST_BYTES = 64 * 2**10  # shown of a value
+_LISTED, _LISTED_BYTES = 50, 300  # records in a list, and what is shown of each value
 _SKIPPED = 500
 _LAST = 2**63 - 1
 Partition = Annotated[int, Query(ge=0, le=2**31 - 1)]
@@ -37,6 +40,39 @@ def skipped(user: SignedIn, view: str = "") -> Answer:
         found = record_report.skipped_records(connection, view or None, _SKIPPED)
         topics = event_registry.newest_versions(connection)
     return Answer(skipped=found, topics=sorted(topics), may_read=may_compare(user))
+
+
+def _moment(
+    until: datetime | None = None,
+    partition: Annotated[int, Query(ge=-1, le=2**31 - 1)] = -1,
+    offset: Annotated[int, Query(ge=-1, lt=_LAST)] = -1,
+) -> Moment:
+    return Moment(until.replace(tzinfo=until.tzinfo or UTC) if until else datetime.now(UTC), partition, offset)
+
+
+@router.get("/records")
+def records(
+    topic: str,
+    user: DataReader,
+    moment: Annotated[Moment, Depends(_moment)],
+    key: Annotated[str, Query(max_length=1000)] = "",
+) -> Answer:
+    """The newest archived records of a topic before a moment. The audit trail records who looked at them."""
+    settings = Settings()
+    found = newest_records(settings, topic, ListRequest(moment, _LISTED, key.encode() or None))
+    with connect(settings) as connection:
+        about = f"the newest {_LISTED} before {moment.time:%Y-%m-%d %H:%M:%S}" + (f" with the key {key}" if key else "")
+        audit_trail.record_operation(connection, OperationKind.READ, topic, user, about)
+    listed = [
+        parts(each)
+        | {
+            "key": _text(each.key),
+            "value": _text(each.value and each.value[:_LISTED_BYTES]),
+            "bytes": each.value and len(each.value),
+        }
+        for each in found
+    ]
+    return Answer(topic=topic, records=listed, more=len(found) == _LISTED)
 
 
 @router.get("/record")

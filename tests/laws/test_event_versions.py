@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from tests.beds.lab import Lab
 from tests.deadline import deadline
 from truelog import Sum, View
+from truelog.archive import analyst
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import archived_positions, ensure_table, open_catalog
 from truelog.archive.writer import FileWriter, WriterSettings, blueprint, write_ranges
@@ -188,6 +189,22 @@ def test_a_field_that_was_sent_before_it_was_declared(remarks: Remarks) -> None:
     remarks.stream()
     assert remarks.rows() == {None: 1, "FR": 1, "DE": 2}
     remarks.require_equal()
+
+
+def test_fields_may_have_the_names_of_the_archives_columns(remarks: Remarks) -> None:
+    """The record's value and the event's `value` are two columns of the archive, and so on."""
+    names = ("value", "key", "headers", "erased", "log_day", "timestamp", "attempt", "row_hash")
+    remarks.declare(**dict.fromkeys(names, (str, ...)))
+    remarks.send({name: f"the {name}" for name in names}, dict.fromkeys(names, "both"), {"value": "without others"})
+    remarks.archive()
+    for name in names:
+        remarks.key = name
+        remarks.stream()
+        assert remarks.rows() == {f"the {name}": 1, "both": 1}
+        remarks.require_equal()
+    columns = ", ".join(f'"_{name}"' for name in names[:5])
+    with analyst.run_query(remarks.lab.settings, f"SELECT {columns} FROM {remarks.name} WHERE invalid IS NULL") as rows:
+        assert sorted(rows.fetchall()) == [("both",) * 5, tuple(f"the {name}" for name in names[:5])]
 
 
 def test_a_wider_bound_judges_only_new_records(remarks: Remarks) -> None:

@@ -141,7 +141,7 @@ def test_the_crosshair_is_in_all_charts_and_the_legend_switches_lines(watched: P
     open_page(watched, "lag?reader=page_audience&hours=6&partitions=1")
     charts = watched.locator("figure.chart")
     expect(charts).to_have_count(3)
-    charts.first.locator("svg[role=img]").hover()
+    charts.first.locator("svg[aria-label]").hover()
     for n in range(3):
         expect(charts.nth(n).locator(".pointer")).to_have_attribute("visibility", "visible")
         expect(charts.nth(n).locator(".readout")).to_contain_text(re.compile(r"\d\d:\d\d:\d\d: "))
@@ -153,6 +153,23 @@ def test_the_crosshair_is_in_all_charts_and_the_legend_switches_lines(watched: P
     expect(charts.first.locator("path[data-key='Total']")).to_have_count(1)
 
 
+def test_a_chart_of_the_past_marks_changes_and_times_without_a_sample(watched: Page) -> None:
+    open_page(watched, "lag?reader=page_audience&hours=6")
+    first = watched.locator("figure.chart").first
+    expect(first.locator(".gap").first).to_be_attached()
+    changes = first.locator("a.change")
+    expect(changes.first).to_have_attribute("href", re.compile("streams|view|reconciliation|recompute"))
+    watched.get_by_label("Until (UTC)").fill("2001-01-01T00:00:00")
+    watched.get_by_label("Until (UTC)").blur()
+    expect(watched.locator("main")).to_contain_text("No samples of page_audience in this time range")
+    expect(watched).to_have_url(re.compile("until=2001-01-01"))
+    watched.reload()
+    expect(watched.locator("main")).to_contain_text("No samples of page_audience in this time range")
+    watched.get_by_label("Until (UTC)").fill("")
+    watched.get_by_label("Until (UTC)").blur()
+    expect(watched.locator("figure.chart")).to_have_count(3)
+
+
 def test_the_freshness_of_views_is_compared_in_one_chart(watched: Page) -> None:
     open_page(watched, "lag?reader=archive")
     watched.get_by_role("link", name="Compare the freshness of views").click()
@@ -161,7 +178,7 @@ def test_the_freshness_of_views_is_compared_in_one_chart(watched: Page) -> None:
     expect(lines).to_have_text(["Worst", "archive", "page_audience", "page_views", "click_through"])
     lines.last.click()
     expect(chart.locator("path[data-key=click_through]")).to_have_count(0)
-    chart.locator("svg[role=img]").hover()
+    chart.locator("svg[aria-label]").hover()
     expect(chart.locator(".readout")).to_contain_text(re.compile("Worst .*, archive "))
     watched.locator("summary", has_text="Readers").click()
     watched.get_by_label("archive").uncheck()

@@ -43,7 +43,7 @@ def test_each_row_of_a_table_is_a_card_with_its_headings(phone: Page) -> None:
     cell = phone.locator("main tbody td[data-head='Verdict']").first
     expect(cell).to_be_visible()
     assert "Verdict" in cell.evaluate("cell => getComputedStyle(cell, '::before').content")
-    drawing = phone.locator("figure.chart svg[role=img]").first
+    drawing = phone.locator("figure.chart svg[aria-label]").first
     width = drawing.evaluate("svg => svg.viewBox.baseVal.width / svg.getBoundingClientRect().width")
     assert width == pytest.approx(1, abs=0.05)  # the texts keep their size
 

@@ -236,3 +236,18 @@ def test_a_record_is_shown_as_text(archived: Settings, planned: Settings, watche
     form.get_by_label("Offset").fill("1")
     form.get_by_role("button").click()
     expect(found.locator(".raw")).to_have_text('{"event_id": "\\xff⟨07⟩"')
+
+
+def test_the_newest_records_of_a_topic_lead_to_each_record(archived: Settings, watched: Page) -> None:
+    open_page(watched, "record")
+    form = watched.get_by_role("form", name="Newest of a topic")
+    form.get_by_label("Topic of the list").select_option("page_view")
+    form.get_by_label("Key").fill("k")
+    form.get_by_role("button", name="List records").click()
+    expect(watched.locator("tr[data-key='0:2']")).to_contain_text("Invalid")
+    expect(watched.locator("tr[data-key='0:0']")).to_contain_text("http://h/<img src=x>")
+    expect(watched.get_by_role("button", name="Older records")).to_be_disabled()
+    watched.reload()
+    watched.get_by_role("link", name="0:1", exact=True).click()
+    expect(watched.get_by_role("heading", name="page_view 0:1")).to_be_visible()
+    expect(watched.get_by_role("button", name="Older records")).to_have_count(0)

@@ -141,7 +141,7 @@ def _readings(now: float) -> Iterator[ReaderPoll]:
         at = now - 60 * minute - 1
         for reader, version in ((ARCHIVE, 0), *((name, 1) for name in MADE)):
             peak = 4_000 * math.exp(-(((minute - 120) / 25) ** 2)) if reader == "page_audience" else 0
-            blind = "Kafka did not answer" if 200 < minute < 206 else ""
+            blind = "Kafka did not answer" if 200 < minute < 222 else ""
             places = (
                 [("search", 0), ("click", 0)] if reader == "click_through" else [("page_view", p) for p in range(4)]
             )

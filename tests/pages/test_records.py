@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -120,3 +121,31 @@ def test_a_look_at_a_record_needs_a_right_and_is_recorded(
     listed = json.load(fetch(users["analyst"], "GET", "data/skipped?view=page_audience"))
     assert [(each["topic"], each["offset"]) for each in listed["skipped"]] == [(TOPIC, 2)]
     assert listed["may_read"] is False
+
+
+def test_newest_records_are_listed_by_moment_and_key(
+    archived: Settings, pages: Settings, users: dict[str, Airflow]
+) -> None:
+    path = f"data/records?topic={TOPIC}"
+    assert fetch(users["analyst"], "GET", path).status == 403
+    found = json.load(fetch(users["oncall"], "GET", path))
+    assert [(each["partition"], each["offset"]) for each in found["records"]] == [(0, 2), (0, 1), (0, 0)]
+    newest, broken, first = found["records"]
+    assert (newest["invalid"], newest["key"], newest["bytes"]) == ("event_id: Input should be a valid string", "k", 15)
+    assert broken["value"] == '{"event_id": "\\xff\x07"'
+    assert (first["invalid"], first["erased"], found["more"]) == (None, False, False)
+    with connect(pages) as connection:
+        [seen] = audit_trail.latest_operations(connection, 1)
+    assert (seen.kind, seen.subject, seen.doer) == ("read", TOPIC, "oncall")
+
+    def offsets(**more: object) -> list[int]:
+        listed = json.load(fetch(users["oncall"], "GET", f"{path}&{urlencode(more)}"))
+        return [each["offset"] for each in listed["records"]]
+
+    time = newest["broker_time"]
+    assert offsets(until=time, partition=0, offset=2) == [1, 0]
+    assert offsets(until=time) == [each["offset"] for each in found["records"] if each["broker_time"] < time]
+    assert offsets(until="2001-01-01T00:00:00Z") == []
+    assert (offsets(key="k"), offsets(key="K")) == ([2, 1, 0], [])
+    assert fetch(users["oncall"], "GET", "data/records?topic=no").status == 400
+    assert fetch(users["oncall"], "GET", f"{path}&until=soon").status == 422

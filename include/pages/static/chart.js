@@ -1,5 +1,6 @@
-// Line charts over time, as SVG. Unknown values leave a gap. The pointer shows the same moment in all charts of a page.
+// Line charts over time, as SVG. Unknown values leave a gap, and a time without any value is shaded. The pointer shows the same moment in all charts of a page.
 import { h, number, s } from "./kit.js";
+import { changeMarks } from "./change-marks.js";
 import { patch } from "./patch.js";
 import { chartWidth, pointText, roundTimes, tickText } from "./time-axis.js";
 
@@ -42,7 +43,7 @@ export function chart(given) {
       "svg",
       {
         viewBox: `0 0 ${width} ${HEIGHT}`,
-        role: "img",
+        role: given.changes?.length ? "group" : "img", // an image has no links
         "aria-label": title,
         pointermove: (event) => aim(event, at, width),
         pointerleave: (event) => aimAll(event.currentTarget, -1),
@@ -58,6 +59,14 @@ export function chart(given) {
       times.map((time) =>
         s("text", { x: place(time), y: HEIGHT - 6, "text-anchor": anchor(place(time), width) }, tickText(time, step))
       ),
+      gaps(lines, at).map(([begin, end]) =>
+        s(
+          "rect",
+          { class: "gap", x: place(begin), y: TOP, width: place(end) - place(begin), height: HEIGHT - BOTTOM - TOP },
+          s("title", {}, "No sample"),
+        )
+      ),
+      changeMarks(given.changes ?? [], first, last, place, HEIGHT - BOTTOM),
       lines.filter((each) => !each.hidden).map((each) =>
         s("path", { "data-key": each.name, class: `line ${style(each.n)}`, d: path(each.values, x, y) })
       ),
@@ -81,6 +90,18 @@ function axis({ unit, write = number }, highest) {
     top: nice(highest / size) * size,
     label,
   };
+}
+
+// The times between two points during which no line has a value.
+function gaps(lines, at) {
+  const found = [];
+  let begin = null;
+  at.forEach((time, i) => {
+    const known = lines.some((each) => each.values[i] !== null);
+    if (known && begin !== null && begin < i - 1) found.push([at[begin], time]);
+    if (known) begin = i;
+  });
+  return found;
 }
 
 // A text at an edge stays within the drawing.

@@ -4,18 +4,22 @@ import { chart } from "./chart.js";
 import { SPANS } from "./lag.js";
 import { ask, live } from "./live.js";
 import { duration, h, link, marked, table } from "./kit.js";
-import { choose } from "./list.js";
 import { toReader } from "./links.js";
+import { asked, timeRange } from "./time-range.js";
 
 export function show(given, { shown, form }) {
-  const state = { reader: given.getAll("reader"), hours: given.get("hours") ?? "1" };
-  const spans = choose("Time range", SPANS, state.hours, { change: () => change({ hours: spans.value }) });
+  const state = { reader: given.getAll("reader"), hours: given.get("hours") ?? "1", until: given.get("until") ?? "" };
   const boxes = h("details", { id: "columns" }, h("summary", {}, "Readers"));
-  form.append(spans, boxes);
-  const again = live(shown, () => ask("data/freshness", pairs(state)), 10, (found) => {
-    if (boxes.children.length === 1) offer(found);
-    return drawn(found);
-  });
+  form.append(...timeRange(state, SPANS, change), boxes);
+  const again = live(
+    shown,
+    () => ask("data/freshness", pairs({ ...asked(state), reader: state.reader })),
+    10,
+    (found) => {
+      if (boxes.children.length === 1) offer(found);
+      return drawn(found);
+    },
+  );
 
   function change(changes) {
     Object.assign(state, changes);

@@ -4,37 +4,41 @@ import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
 import { badge, duration, h, link, marked, number, seen, table } from "./kit.js";
 import { toReader } from "./links.js";
+import { asked, timeRange } from "./time-range.js";
 
-export const SPANS = [[0.25, "15 minutes"], [1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"]];
+export const SPANS = [
+  [5 / 60, "5 minutes"],
+  [0.25, "15 minutes"],
+  [1, "1 hour"],
+  [6, "6 hours"],
+  [24, "1 day"],
+  [72, "3 days"],
+];
 
 export function show(given, { shown, form }) {
   const query = {
     reader: given.get("reader") ?? "",
     hours: given.get("hours") ?? "1",
+    until: given.get("until") ?? "",
     partitions: given.get("partitions") ?? "",
   };
-  const choose = (name, chosen) => {
-    query[name] = chosen;
+  const change = (changes) => {
+    Object.assign(query, changes);
     keepInAddress(query);
     again();
   };
-  const readers = h("select", { "aria-label": "Reader", change: () => choose("reader", readers.value) });
-  const spans = h(
-    "select",
-    { "aria-label": "Time range", change: () => choose("hours", spans.value) },
-    SPANS.map(([hours, text]) => h("option", { value: hours, selected: String(hours) === query.hours }, text)),
-  );
+  const readers = h("select", { "aria-label": "Reader", change: () => change({ reader: readers.value }) });
   const partitions = h("input", {
     type: "checkbox",
     checked: query.partitions !== "",
     change: () => {
-      choose("partitions", partitions.checked ? "1" : "");
+      change({ partitions: partitions.checked ? "1" : "" });
     },
   });
-  form.append(readers, spans, h("label", {}, partitions, " A line for each partition"));
+  form.append(readers, ...timeRange(query, SPANS, change), h("label", {}, partitions, " A line for each partition"));
   const again = live(
     shown,
-    () => ask("data/lag", { reader: query.reader, hours: query.hours, partitions: query.partitions ? 1 : 0 }),
+    () => ask("data/lag", { ...asked(query), reader: query.reader, partitions: query.partitions ? 1 : 0 }),
     10,
     (found) => {
       if (!readers.length) {
@@ -47,11 +51,11 @@ export function show(given, { shown, form }) {
   );
 }
 
-function drawn({ reader, course, rows }) {
+function drawn({ reader, course, rows, changes }) {
   return [
     h("h1", {}, "Lag", h("span", {}, " of ", toReader(reader))),
     h("p", {}, link("freshness", {}, "Compare the freshness of views")),
-    ...(course.total.events.length ? charts(course) : [
+    ...(course.total.events.length ? charts(course, changes) : [
       h(
         "p",
         { class: "quiet" },
@@ -99,18 +103,19 @@ function drawn({ reader, course, rows }) {
   ];
 }
 
-function charts({ at, total, partitions }) {
+function charts({ at, total, partitions }, changes) {
   const lines = (name, title) => [
     { name: title, values: total[name] },
     ...partitions.map((each) => ({ name: `${each.topic} ${each.partition}`, values: each.course[name] })),
   ];
   return [
-    chart({ title: "Lag", unit: "events", at, series: lines("events", "Total") }),
-    chart({ title: "Freshness", unit: "time", at, series: lines("seconds", "Latest partition") }),
+    chart({ title: "Lag", unit: "events", at, changes, series: lines("events", "Total") }),
+    chart({ title: "Freshness", unit: "time", at, changes, series: lines("seconds", "Latest partition") }),
     chart({
       title: "Throughput",
       unit: "events/s",
       at,
+      changes,
       series: [{ name: "In", values: total.rate_in }, { name: "Out", values: total.rate_out }],
     }),
   ];

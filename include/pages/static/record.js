@@ -4,6 +4,7 @@ import { keepInAddress } from "./address.js";
 import { ask, live } from "./live.js";
 import { badge, bytes, h, link, moment, number, seen, sentence, table, value } from "./kit.js";
 import { choose } from "./list.js";
+import { newestRecords } from "./newest-records.js";
 import { recordLink } from "./records.js";
 import { keyConditions } from "./rows.js";
 import { sendAgain } from "./send-again.js";
@@ -26,14 +27,20 @@ export function show(given, { shown, form }) {
   const view = given.get("view") ?? "";
   const state = Object.fromEntries(PLACE.map((each) => [each, given.get(each) ?? ""]));
   let current = null; // the record that is shown, or why there is none
+  let newest = null; // the list of a topic's newest records, for users who may look at records
   const again = live(
     shown,
     () => ask("data/skipped", { view }).then((found) => ({ ...found, current })),
     30,
     (found) => {
-      if (!form.hasChildNodes() && found.may_read) begin(found, state, form, find);
+      if (!form.hasChildNodes() && found.may_read) {
+        newest = newestRecords(found.topics, given, again);
+        form.append(newest.form);
+        begin(found, state, form, find);
+      }
       return [
         ...heading(found),
+        ...(newest?.drawn() ?? []),
         h("h3", {}, view ? `Records that ${view} skips` : "Records that views skip"),
         skippedTable(found),
       ];
@@ -41,6 +48,7 @@ export function show(given, { shown, form }) {
   );
 
   async function find(place) {
+    newest?.clear();
     keepInAddress(place);
     current = await ask("data/record", place).catch((error) => ({ trouble: error.message }));
     current.place = `${place.topic} ${place.partition}:${place.offset}`;

@@ -5,8 +5,17 @@ import { h, leaveFrame, link, moment, s, seen, since, table } from "./kit.js";
 import { brief, markAddress, toTarget } from "./links.js";
 import { details, operation } from "./operations.js";
 import { chartWidth, roundTimes, tickText } from "./time-axis.js";
+import { asked, timeRange } from "./time-range.js";
 
-const SPANS = [[1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"], [168, "7 days"], [744, "31 days"]];
+const SPANS = [
+  [5 / 60, "5 minutes"],
+  [1, "1 hour"],
+  [6, "6 hours"],
+  [24, "1 day"],
+  [72, "3 days"],
+  [168, "7 days"],
+  [744, "31 days"],
+];
 const LANES = {
   Alerts: ["alert"],
   Silences: ["silence", "unsilence", "acknowledge"],
@@ -19,18 +28,14 @@ const LANES = {
 const LANE = 26, LEFT = 110, RIGHT = 12;
 
 export function show(given, { shown, form }) {
-  let hours = given.get("hours") ?? "24";
-  const spans = h("select", {
-    "aria-label": "Time range",
-    change: () => {
-      hours = spans.value;
-      keepInAddress({ hours });
-      again();
-    },
-  }, SPANS.map(([n, text]) => h("option", { value: n, selected: String(n) === hours }, text)));
-  form.append(spans);
-  const again = live(shown, () => ask("data/timeline", { hours }), 10, ({ occurrences, begins, as_of: now }) => [
-    plot(occurrences, Date.parse(begins), Date.parse(now)),
+  const state = { hours: given.get("hours") ?? "24", until: given.get("until") ?? "" };
+  form.append(...timeRange(state, SPANS, (changes) => {
+    Object.assign(state, changes);
+    keepInAddress(state);
+    again();
+  }));
+  const again = live(shown, () => ask("data/timeline", asked(state)), 10, ({ occurrences, begins, ends }) => [
+    plot(occurrences, Date.parse(begins), Date.parse(ends)),
     table(
       [{ title: "Time (UTC)", sort: "descending" }, "Event", "Target", "Duration", "By", "Details"],
       occurrences.map((each) => [

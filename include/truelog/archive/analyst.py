@@ -49,7 +49,7 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
         BadInput: the query is not one valid SELECT; the message says where it fails.
         QueryTooSlow: the time limit ended.
     """
-    with open_engine() as connection, open_catalog(settings) as catalog, _interrupted_after(connection, seconds):
+    with open_engine() as connection, open_catalog(settings) as catalog, interrupted_after(connection, seconds):
         try:
             statement = _require_select(connection, query)
             named = {name.lower() for name in connection.get_table_names(query)}
@@ -59,17 +59,18 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
             yield _bind(connection, statement)
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
-        except duckdb.InterruptException as late:
-            raise QueryTooSlow(f"The query took longer than {seconds:g} s: read fewer records.") from late
 
 
 @contextmanager
-def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+def interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt the connection's queries after a time. Raises QueryTooSlow if one was interrupted."""
     timer = threading.Timer(seconds, connection.interrupt)
     timer.daemon = True
     timer.start()
     try:
         yield
+    except duckdb.InterruptException as late:
+        raise QueryTooSlow(f"The query took longer than {seconds:g} s: read fewer records.") from late
     finally:
         timer.cancel()
 

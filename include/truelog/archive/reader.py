@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from truelog.archive import file_reader, log_day
 from truelog.archive.catalog_pointer import read_pointer
 from truelog.archive.log_day import LogDays
+from truelog.archive.schema import column_of
 from truelog.archive.table import (
     NAMESPACE,
     Progress,
@@ -306,4 +307,7 @@ def _packed(scan: DataFrame, topic: str, types: EventTypes) -> DataFrame:
 def _columns(scan: DataFrame, struct: StructType) -> list[Column]:
     """The struct's fields; fields declared after the snapshot was made are NULL."""
     present = set(scan.columns)
-    return [(F.col(f.name) if f.name in present else F.lit(None)).cast(f.dataType).alias(f.name) for f in struct]
+    return [
+        (F.col(column) if column in present else F.lit(None)).cast(field.dataType).alias(field.name)
+        for field, column in ((each, column_of(each.name)) for each in struct)
+    ]

@@ -24,7 +24,7 @@ from pyiceberg.table import WriteTask
 from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts, held_times
-from truelog.archive.schema import LOG_DAY, TIME, arrow_schema
+from truelog.archive.schema import LOG_DAY, TIME, arrow_schema, column_of
 from truelog.log import range_reader
 from truelog.log.positions import Range
 from truelog.log.valid_tick import tick_ends
@@ -140,7 +140,8 @@ class _Partition:
         judged = {name: records[name].combine_chunks() for name in ("partition", "offset", "value")}
         decoded = judge(self.event_type, pa.record_batch(judged | {"broker_time": times}))
         columns = {name: records[name] for name in ("partition", "offset", "key", "headers", "value")}
-        columns |= {name: decoded[name] for name in decoded.schema.names}
+        columns["invalid"] = decoded["invalid"]
+        columns |= {column_of(name): decoded[name] for name in decoded.schema.names if name != "invalid"}
         columns["broker_time"] = times
         columns["erased"] = pa.repeat(pa.scalar(False), len(records))
         columns[LOG_DAY.name] = pa.repeat(pa.scalar(as_datetime(start.day), TIME), len(records))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from truelog.lag.time_steps import step_numbers
+from truelog.lag.time_steps import TimeRange, step_numbers
 from truelog.storage.database import Connection
 
 STEPS = 120
@@ -29,14 +29,14 @@ class FreshnessTimeline:
 
 
 def freshness_timeline(
-    connection: Connection, chosen: Sequence[str], span: float, least: float, known: Sequence[str]
+    connection: Connection, chosen: Sequence[str], span: TimeRange, least: float, known: Sequence[str]
 ) -> FreshnessTimeline:
-    """The freshness of the chosen of the known readers; by default of the readers that are the furthest behind now.
+    """The freshness of the chosen of the known readers; by default of the readers that are the furthest behind.
 
     A step lasts at least `least` seconds, the interval between two polls.
     """
-    step = max(least, span / STEPS)
-    given = {"readers": list(known), "span": span, "step": step}
+    step = max(least, span.seconds / STEPS)
+    given = {"readers": list(known), "span": span.seconds, "until": span.until, "step": step}
     newest = connection.execute(_NEWEST, given).fetchall()
     shown = [each for each in chosen if each in known] or [reader for reader, _ in newest[:MOST_READERS]]
     found: dict[tuple[str, int], float | None] = {}
@@ -58,14 +58,16 @@ _SECONDS = """
 _NEWEST = f"""
     SELECT reader, {_SECONDS} AS seconds FROM unnest(%(readers)s::text[]) AS reader, LATERAL (
         SELECT partitions FROM truelog.lag_sample WHERE lag_sample.reader = reader.reader
-            AND at > now() - make_interval(secs => %(span)s) AND at <= now() ORDER BY at DESC LIMIT 1
+            AND at > coalesce(%(until)s, now()) - make_interval(secs => %(span)s)
+            AND at <= coalesce(%(until)s, now()) ORDER BY at DESC LIMIT 1
     ) s ORDER BY seconds DESC NULLS FIRST, reader
 """  # noqa: S608  constants
 _COURSE = f"""
     SELECT s.reader, last.number, {_SECONDS} FROM (
         SELECT reader, floor(extract(epoch FROM at) / %(step)s::numeric)::bigint AS number, max(at) AS at
         FROM truelog.lag_sample WHERE reader = ANY(%(readers)s::text[])
-            AND at > now() - make_interval(secs => %(span)s) AND at <= now()
+            AND at > coalesce(%(until)s, now()) - make_interval(secs => %(span)s)
+            AND at <= coalesce(%(until)s, now())
         GROUP BY 1, 2
     ) last JOIN truelog.lag_sample s USING (reader, at)
 """  # noqa: S608  constants

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from truelog.lag.time_steps import step_numbers
+from truelog.lag.time_steps import TimeRange, step_numbers
 from truelog.storage.database import Connection
 
 STEPS = 240
@@ -45,10 +45,11 @@ class LagTimeline:
     partitions: Sequence[PartitionCourse]
 
 
-def lag_timeline(connection: Connection, reader: str, span: float, least: float) -> LagTimeline:
-    """The lag over the last `span` seconds. A step lasts at least `least` seconds, the interval between two polls."""
-    step = max(least, span / STEPS)
-    rows = connection.execute(_QUERY, {"reader": reader, "span": span, "step": step}).fetchall()
+def lag_timeline(connection: Connection, reader: str, span: TimeRange, least: float) -> LagTimeline:
+    """The lag over a time range. A step lasts at least `least` seconds, the interval between two polls."""
+    step = max(least, span.seconds / STEPS)
+    given = {"reader": reader, "span": span.seconds, "until": span.until, "step": step}
+    rows = connection.execute(_QUERY, given).fetchall()
     samples: dict[tuple[str, int], dict[int, tuple[Any, ...]]] = {}
     for number, topic, partition, *sample in rows:
         samples.setdefault((topic, partition), {})[number] = tuple(sample)
@@ -90,6 +91,7 @@ _QUERY = """
         max(p."end") FILTER (WHERE p.blind = ''), max(p.position) FILTER (WHERE p.blind = '')
     FROM truelog.lag_sample, jsonb_to_recordset(partitions)
         AS p(topic text, partition integer, position bigint, "end" bigint, seconds float8, blind text)
-    WHERE reader = %(reader)s AND at > now() - make_interval(secs => %(span)s) AND at <= now()
+    WHERE reader = %(reader)s AND at > coalesce(%(until)s, now()) - make_interval(secs => %(span)s)
+        AND at <= coalesce(%(until)s, now())
     GROUP BY 1, 2, 3
 """

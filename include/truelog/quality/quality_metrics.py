@@ -13,6 +13,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 
 from truelog.archive.analyst import open_dataset, open_engine
+from truelog.archive.schema import column_of
 from truelog.archive.table import open_catalog
 from truelog.batch.run_interval import RunInterval
 from truelog.schema.event import EventType
@@ -63,9 +64,11 @@ def _expressions(event_type: EventType) -> dict[str, str]:
     late = f"epoch_us(broker_time) - epoch_us(event_time) > {event_type.quality.lateness_seconds * 1_000_000}"
     metrics = {EVENTS: f"count(*) {valid}", MALFORMED: f"avg((invalid IS NOT NULL)::int) {events}"}
     if event_type.topic.key:
-        metrics[KEYS] = f"nullif(approx_count_distinct({event_type.topic.key}) {valid}, 0)"
+        metrics[KEYS] = f'nullif(approx_count_distinct("{column_of(event_type.topic.key)}") {valid}, 0)'
     metrics[LATE] = f"avg(({late})::int) {valid}"
-    return metrics | {f"{MISSING}{name}": f'avg(("{name}" IS NULL)::int) {valid}' for name in event_type.nullable}
+    return metrics | {
+        f"{MISSING}{name}": f'avg(("{column_of(name)}" IS NULL)::int) {valid}' for name in event_type.nullable
+    }
 
 
 def _empty_day(event_type: EventType) -> MetricValues:

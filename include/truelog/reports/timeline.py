@@ -22,8 +22,13 @@ _OCCURRENCES = """
         UNION ALL
         SELECT finished_at, finished_at, lower(verdict), view, coalesce(run, ''), id::text
         FROM truelog.reconciliation WHERE verdict <> 'EQUAL'
-    ) every WHERE coalesce(ends, now()) > now() - %s AND begins <= now() ORDER BY begins DESC LIMIT %s
+    ) every WHERE coalesce(ends, now()) > coalesce(%(until)s, now()) - %(span)s
+        AND begins <= coalesce(%(until)s, now()) ORDER BY begins DESC LIMIT %(limit)s
 """
+
+
+# What may explain a bend in a chart.
+CHANGES = ("release", "rejudge", "launch", "restart", "stop", "start", "repair", "backfill")
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Occurrence:
     about: str
 
 
-def occurrences(connection: Connection, span: timedelta) -> list[Occurrence]:
-    """What happened, or lasted, within the last `span`, newest first."""
-    rows = connection.execute(_OCCURRENCES, (span, _LIMIT)).fetchall()
+def occurrences(connection: Connection, span: timedelta, until: datetime | None = None) -> list[Occurrence]:
+    """What happened, or lasted, within the `span` before a time, by default now; newest first."""
+    rows = connection.execute(_OCCURRENCES, {"span": span, "until": until, "limit": _LIMIT}).fetchall()
     return [Occurrence(*row) for row in rows]

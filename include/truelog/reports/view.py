@@ -15,6 +15,7 @@ from truelog.control.view_status import ViewStatus
 from truelog.lag import freshness_series
 from truelog.lag import report as lag_report
 from truelog.lag.freshness_series import FreshnessTimeline
+from truelog.lag.time_steps import TimeRange
 from truelog.reconcile import verification_status
 from truelog.reports.declared_view import declared_view
 from truelog.schema import declaration_files
@@ -32,7 +33,7 @@ from truelog.tables.side_tables import relation_names
 from truelog.views import catalogue
 from truelog.views.view import View
 
-_DAY = 86_400.0
+_DAY = TimeRange(86_400)
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,8 @@ TYPES: Mapping[Any, pa.DataType] = {
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 COLUMN_NAME = re.compile(r"[a-z][a-z0-9_]*")
-# Columns that the platform adds to an event in its tables and frames.
-RESERVED = frozenset({"event_time", "invalid", *COORDINATES, "broker_time", "log_day"})
-RESERVED |= {"key", "headers", "value", "erased"}
+# Columns that the platform adds to an event in a transform.
+RESERVED = frozenset({"event_time", "invalid", *COORDINATES, "broker_time"})
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def _require_plain_name(where: str, name: str, info: FieldInfo) -> None:
     if not COLUMN_NAME.fullmatch(name):
         raise BadDeclaration(f"{where}: a field is a column; use a name in lower case: a-z, 0-9 and _.")
     if name in RESERVED:
-        raise BadDeclaration(f"{where}: the platform already has a column of this name; choose another name.")
+        raise BadDeclaration(f"{where}: an event has a column of this name in a transform; choose another name.")
     if info.alias or info.validation_alias or info.serialization_alias:
         raise BadDeclaration(f"{where}: aliases are not supported, because a field has one name; rename the field.")
 
