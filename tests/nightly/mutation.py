@@ -49,7 +49,10 @@ SUITES: dict[str, tuple[str, ...]] = {
     "kernel/clock.py": ("tests/library/kernel/test_clock.py", "tests/laws/test_clock.py"),
     "log/clock_guard.py": ("tests/library/log/test_clock_guard.py", "tests/library/log/test_clock_guard_newest.py"),
     "reconcile/comparison/clock_check.py": ("tests/library/reconcile/comparison/test_clock_check_guard.py",),
-    "tables/fold/failing.py": ("tests/library/tables/fold/test_failing.py",),
+    "tables/fold/failing.py": (
+        "tests/library/tables/fold/test_failing_search.py",
+        "tests/library/tables/fold/test_failing.py",
+    ),
     "tables/fold/merge.py": (
         "tests/library/tables/fold/test_failing.py",
         "tests/library/tables/fold/test_fold.py",

@@ -81,7 +81,7 @@ def _find(compiled: CompiledView, inputs: DataFrame, error: Exception) -> list[F
     values = values_of(inputs_of(compiled), fold_of(compiled.own).by)
     kept = inputs.withColumn(_VALUES, values).withColumn(_PLACE, F.xxhash64(_VALUES)).persist()
     try:
-        search = _Search(compiled, kept)
+        search = Search(compiled, kept)
         if search.fails_without_fold():
             raise error
         found = list(islice(search.failed(), MOST + 1))
@@ -107,7 +107,7 @@ def require_few(compiled: CompiledView, failed: int, last_error: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Search:
+class Search:
     """The search among these inputs, which Spark keeps, each with the values and the hash of its group."""
 
     compiled: CompiledView
@@ -121,10 +121,9 @@ class _Search:
         spans = [_PLACES]
         while spans:
             first, last = spans.pop()
-            within = F.col(_PLACE).between(first, last)
-            if self._failure(within) is None:
+            if self.error_between(first, last) is None:
                 continue
-            groups = self._groups(within)
+            groups = self.groups(first, last)
             if len(groups) > _FEW and first < last:
                 middle = (first + last) // 2
                 spans += [(middle + 1, last), (first, middle)]
@@ -134,30 +133,37 @@ class _Search:
     def _among(self, groups: Sequence[str]) -> Iterator[FailedGroup]:
         """The failing groups of a list with at least one. If its first half does not fail, the second half does."""
         if len(groups) == 1:
-            if error := self._failure(_in(groups)):
+            if error := self.error_in(groups):
                 yield FailedGroup(groups[0], error)
             return
         first, second = groups[: len(groups) // 2], groups[len(groups) // 2 :]
-        first_fails = self._failure(_in(first)) is not None
+        first_fails = self.error_in(first) is not None
         if first_fails:
             yield from self._among(first)
-        if not first_fails or self._failure(_in(second)) is not None:
+        if not first_fails or self.error_in(second) is not None:
             yield from self._among(second)
 
-    def _groups(self, within: Column) -> list[str]:
-        """The values of these groups, at most one too many."""
-        found = self.inputs.where(within).select(_VALUES).distinct().limit(_FEW + 1).collect()
+    def groups(self, first: int, last: int) -> list[str]:
+        """The values of the groups between these hashes, at most one too many."""
+        found = self.inputs.where(_between(first, last)).select(_VALUES).distinct().limit(_FEW + 1).collect()
         return sorted(str(each[0]) for each in found)
 
+    def error_between(self, first: int, last: int) -> str | None:
+        """The reason why the fold of the groups between these hashes fails; None if it does not fail."""
+        return self._failure(_between(first, last))
+
+    def error_in(self, groups: Sequence[str]) -> str | None:
+        """The reason why the fold of these groups fails; None if it does not fail."""
+        return self._failure(F.col(_VALUES).isin(*groups))
+
     def _failure(self, chosen: Column) -> str | None:
-        """The reason why the fold of the chosen groups fails; None if it does not fail."""
         inputs = self.inputs.where(chosen).drop(_VALUES, _PLACE)
         tables = folded_tables(self.compiled)
         return _failure([each.hashed(fold_of(each).folded(each, inputs)) for each in tables])
 
 
-def _in(groups: Sequence[str]) -> Column:
-    return F.col(_VALUES).isin(*groups)
+def _between(first: int, last: int) -> Column:
+    return F.col(_PLACE).between(first, last)
 
 
 def _failure(frames: Sequence[DataFrame]) -> str | None:
