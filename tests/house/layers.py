@@ -24,6 +24,7 @@ ORDER = (
     "alerts",
     "maintenance",
     "serving",
+    "versions",
     "exports",
     "history",
     "streaming",

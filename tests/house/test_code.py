@@ -11,6 +11,7 @@ SLEEPS = ("time.sleep", "sleep", "asyncio.sleep")
 # The functions that may sleep, and why.
 WAITING = {
     ("include/truelog/support/wait.py", "until"): "polls a condition until a deadline",
+    ("include/truelog/support/wait.py", "poll"): "checks a condition until a deadline",
     ("include/truelog/archive/reader.py", "wait_for"): "polls the archive's positions until a deadline",
     ("include/truelog/log/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
     ("include/truelog/services/api/rows/waiting.py", "_watch"): "reads positions while requests wait for them",

@@ -19,6 +19,7 @@ from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
 from tests.scenes.declared import EVENT, VIEW, copy_events, removed_at_the_end
 from truelog.alerts.sources import declarations as alert_declarations
 from truelog.archive.table import archived_positions, identifier, open_catalog
@@ -27,6 +28,7 @@ from truelog.kernel import clock
 from truelog.log import topics
 from truelog.schema.event import load_event
 from truelog.support.settings import KafkaUser, Settings
+from truelog.versions.build import build_version
 
 TOPIC, OF_PARCELS = "bad_parcel", "bad_parcels"
 EVENT_JSON = b'{"event_id":"%d","occurred_at":"2026-01-01T00:00:00Z","parcel":"p","grams":%d}'
@@ -79,15 +81,26 @@ def suspended(world: World) -> set[tuple[str, str]]:
 
 
 def state(world: World, view: str = OF_PARCELS) -> tuple[str, str]:
-    [(found, reason)] = world.ask("SELECT state, reason FROM truelog.standing WHERE view = %s", view) or [("", "")]
+    [(found, reason)] = world.ask("SELECT state, reason FROM truelog.standing WHERE view = %s AND declared", view) or [
+        ("", "")
+    ]
     return found, reason
+
+
+def versions(world: World) -> list[int]:
+    """The versions of the view."""
+    return [
+        version for (version,) in world.ask("SELECT version FROM truelog.view WHERE view = %s ORDER BY 1", OF_PARCELS)
+    ]
 
 
 def epochs(world: World) -> list[tuple[str, int]]:
     return world.ask("SELECT application, epoch FROM truelog.lease ORDER BY 1")
 
 
-def test_a_bad_topic_stops_its_views_alone_and_returns_without_a_restart(world: World, declared: Settings) -> None:
+def test_a_bad_topic_stops_its_views_alone_and_returns_without_a_restart(
+    world: World, declared: Settings, batch: Batch
+) -> None:
     copy_views(declared.views_folder, "page_views")
     archive, stream = start(declared, "archive.py"), start(declared, "stream.py")
     send(declared, 1)
@@ -121,9 +134,19 @@ def test_a_bad_topic_stops_its_views_alone_and_returns_without_a_restart(world: 
     view = declared.views_folder / f"{OF_PARCELS}.py"
     view.write_text(view.read_text().replace("View(reads", "View(version=2, reads"))
     send(declared, 4)
-    stream.wait(lambda: suspended(world) == set() and grams(world) == [(4,)], 60, "the new topic and version")
+    require_moved(world, declared, (archive, stream), batch)
     assert epochs(world) == before
     assert [stream.end(), archive.end()] == [0, 0]
+
+
+def require_moved(world: World, declared: Settings, running: tuple[Application, Application], batch: Batch) -> None:
+    """Readers move to a version that reads the new topic, although no version has the records of the old one."""
+    archive, stream = running
+    stream.wait(lambda: suspended(world) == set() and versions(world) == [1, 2], 60, "the new topic and version")
+    ends = topics.end_offsets(declared, [TOPIC])
+    archive.wait(lambda: archived_positions(declared, [TOPIC]).covers(ends), 60, "the archive of the new topic")
+    built = build_version(batch.context, batch.compiled(OF_PARCELS), lambda _: None, moves=True, doer="test")
+    assert (built.moved, built.reason, grams(world)) == (True, "", [(4,)])
 
 
 def require_bad_ticks_stop_nothing_else(

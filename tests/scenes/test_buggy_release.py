@@ -1,9 +1,12 @@
-"""Buggy code is deployed, a wrong row is found and explained, and a new version replaces all rows. No event is lost."""
+"""Buggy code is deployed, found and mended. The new version is built beside the old one, compared, and shown."""
 
 import json
 import logging
+import signal
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.beds.world import World, known
-from tests.command import answer, process_answer
+from tests.command import answer, process_answer, truelog, truelog_process
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
@@ -23,6 +26,8 @@ from truelog.history.explain_question import Question
 from truelog.log import topics
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
+from truelog.versions.build import build_version
+from truelog.versions.cut_over import back, cut_over
 
 log = logging.getLogger("truelog.jobs")
 NAME, URL = "waits", "https://story.example/slow"
@@ -38,6 +43,7 @@ VIEW = View(
     reads=("page_view",), transform=transform, key=("url",), measures={{"waited": Sum(), "views": Sum()}}{more}
 )
 '''
+MOVES = 10  # and as many back
 BUG, FIX = "response_ms div 1000", "response_ms"  # the bug drops the fraction of each second
 
 
@@ -68,7 +74,7 @@ def waited(world: World) -> list[int]:
 
 
 def state(world: World) -> str:
-    [(found,)] = world.ask("SELECT state FROM truelog.standing WHERE view = %s", NAME) or [("",)]
+    [(found,)] = world.ask("SELECT state FROM truelog.standing WHERE view = %s AND declared", NAME) or [("",)]
     return str(found)
 
 
@@ -93,8 +99,8 @@ def logged(event: dict[str, Any]) -> int:
     return int(row["response_ms"])
 
 
-def test_a_bug_is_deployed_found_fixed_and_recomputed(
-    world: World, deployed: Settings, archive: Application, batch: Batch
+def test_a_bug_is_deployed_found_fixed_and_cut_over(
+    world: World, deployed: Settings, archive: Application, batch: Batch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     stream = start(deployed, "stream.py")
     stream.wait(lambda: state(world) == "UP_TO_DATE", 90, "the view")
@@ -118,8 +124,11 @@ def test_a_bug_is_deployed_found_fixed_and_recomputed(
     stream.wait(lambda: state(world) == "STALLED", 60, "the refusal")
     assert waited(world) == [3]
 
+    # As a new version, it is built beside the wrong one, which goes on for its readers.
     file.write_text(VIEW.format(waited=FIX, more=", version=2"))
-    stream.wait(lambda: waited(world) == [sum(MILLISECONDS)], 90, "the new version at the end of the log")
+    require_built(world, deployed, stream, archive, batch)
+    require_compared()
+    require_moved(world, deployed, stream, tmp_path_factory.mktemp("faults"))
     stream.wait(lambda: state(world) == "UP_TO_DATE", 60, "the new version")
     require_archived(world, archive)
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -127,9 +136,100 @@ def test_a_bug_is_deployed_found_fixed_and_recomputed(
     assert batch.reconcile(NAME).equal
     batch.require_equal_from_raw([NAME])
     right = explain(batch.context, batch.compiled(NAME), {"url": URL}).as_dict()
-    assert (right["version"], right["verdict"], right["streamed"][0]["waited"]) == (2, "EQUAL", sum(MILLISECONDS))
-    assert [event["rows"][0]["waited"] for event in right["events"]] == [1_900, 2_600, 5_100]
+    assert (right["version"], right["verdict"], right["streamed"][0]["waited"]) == (2, "EQUAL", 3 * sum(MILLISECONDS))
+    assert [event["rows"][0]["waited"] for event in right["events"]][:3] == [1_900, 2_600, 5_100]
     assert stream.end() == 0
+
+
+def stages() -> list[str]:
+    return [each["stage"] for each in answer("versions", "list", NAME)["versions"]]
+
+
+def pinned(world: World, version: int) -> list[int]:
+    return [int(found) for (found,) in world.ask(f"SELECT waited FROM views.{NAME}_v{version} WHERE url = %s", URL)]
+
+
+def require_built(world: World, settings: Settings, stream: Application, archive: Application, batch: Batch) -> None:
+    """A job that is killed builds nothing. Another one fills the version, the stream takes it over, and it is EQUAL."""
+    stream.wait(lambda: "BUILDING" in stages(), 60, "the new version without a stream")
+    assert "is not built yet" in truelog("versions", "cut-over", NAME).stderr
+    send(settings)
+    stream.wait(lambda: waited(world) == [6], 60, "the wrong version to go on from its stored code")
+    require_archived(world, archive)
+    start(settings, "cut_over.py", NAME, fault="version.filled:1:kill").wait_kill()
+    assert stages() == ["SERVING", "BUILDING"]
+    built = build_version(batch.context, batch.compiled(NAME), log.info, moves=False, doer="test")
+    assert (built.filled, built.verdict, built.moved, built.reason) == (True, "EQUAL", False, "")
+    assert stages() == ["SERVING", "READY"]
+    assert waited(world) == [6], "readers do not move by themselves"
+    assert pinned(world, 2) == [2 * sum(MILLISECONDS)]
+
+
+def require_compared() -> None:
+    """Before readers move, they can see which rows differ."""
+    found = answer("versions", "diff", NAME, exit_code=1)
+    assert (found["one"], found["other"], found["missing"], found["extra"]) == (1, 2, 0, 0)
+    assert found["columns"] == {"waited": found["different"]}
+    wrong = next(each for each in found["sample"] if each["one"]["url"] == URL)
+    assert (wrong["one"]["waited"], wrong["other"]["waited"]) == (6, 2 * sum(MILLISECONDS))
+    assert found["apart"] == 0
+
+
+def require_moved(world: World, settings: Settings, stream: Application, faults: Path) -> None:
+    """Readers move in one step, whatever point a cut-over is killed at, and back, and again."""
+    for point, readers in (("locked", 6), ("shown", 6), ("committed", 2 * sum(MILLISECONDS))):
+        assert waited(world) == [6]
+        require_killed(settings, f"cut_over.{point}", faults)
+        assert waited(world) == [readers], "readers see one version or the other"
+    assert stages() == ["FORMER", "SERVING"]
+    send(settings)  # both versions go on, so the way back leads to fresh rows
+    stream.wait(lambda: waited(world) == [3 * sum(MILLISECONDS)], 60, "the new version")
+    stream.wait(lambda: pinned(world, 1) == [9], 60, "the former version")
+    assert answer("versions", "back", NAME) == {"view": NAME, "version": 1, "former": 2}
+    assert waited(world) == [9]
+    require_unnoticed_moves(world, settings)
+    assert answer("versions", "cut-over", NAME) == {"view": NAME, "version": 2, "former": 1}
+
+
+def require_killed(settings: Settings, point: str, folder: Path) -> None:
+    """Kill a cut-over at a named point."""
+    fired = folder / point
+    ended = truelog_process(
+        "versions", "cut-over", NAME, TRUELOG_FAULT=f"{point}:1:kill", TRUELOG_FAULT_FIRED=str(fired)
+    )
+    assert (ended.returncode, fired.exists()) == (-signal.SIGKILL, True), ended.stderr
+
+
+def require_unnoticed_moves(world: World, settings: Settings) -> None:
+    """Readers move back and forth under traffic. A polling reader sees each row once, and never an older row."""
+    seen, polls = dict[str, int](), 0
+    done = threading.Event()
+
+    def poll() -> None:
+        nonlocal polls
+        with connect(settings, autocommit=True) as connection:
+            while not done.is_set():
+                rows = connection.execute(f"SELECT url, views FROM views.{NAME}").fetchall()
+                found = {url: int(views) for url, views in rows}
+                assert len(found) == len(rows), "a row is there twice"
+                lost = {url: count for url, count in seen.items() if found.get(url, 0) < count}
+                assert not lost, f"rows are missing or older: {lost}"
+                seen.update(found)
+                polls += 1
+
+    def send_on() -> None:
+        while not done.is_set():
+            world.traffic.send(50)
+
+    with ThreadPoolExecutor(2) as pool:
+        working = [pool.submit(poll), pool.submit(send_on)]
+        for _ in range(MOVES):
+            cut_over(settings, NAME, doer="test")
+            back(settings, NAME, doer="test")
+        done.set()
+        for each in working:
+            each.result()
+    assert polls > MOVES, "the reader has looked less often than readers have moved"
 
 
 def require_archived(world: World, archive: Application) -> None:

@@ -22,6 +22,7 @@ from truelog.support.errors import ArchiveBehind
 from truelog.tables import deploy as table
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.shown import readable
 from truelog.tables.stage import StagedRows
 
 
@@ -119,7 +120,7 @@ def _record(rebuilder: Rebuilder, archived: Positions, as_of: datetime | None, n
             ],
         )
     if compiled.view.batch_only:
-        table.show(connection, compiled)
+        readable.show(connection, compiled.name, compiled.view.version)
 
 
 def _archived_until(connection: Connection, compiled: CompiledView) -> datetime | None:

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from truelog.control import event_registry
-from truelog.control.view_loader import LoadedViews, load_views
+from truelog.control import event_registry, view_versions
+from truelog.control.view_loader import LoadedViews, load_stored, load_views
 from truelog.schema.event import EventTypes
 from truelog.spark.priority import yield_to_streams
 from truelog.spark.session import session
@@ -57,6 +57,19 @@ def open_batch(
         yield BatchContext(spark, settings, types, loaded)
     finally:
         spark.stop()
+
+
+def load_beside(context: BatchContext) -> list[CompiledView]:
+    """The versions of the context's views that run beside the declared versions. One that cannot be loaded is left out.
+
+    Its application records the reason.
+    """
+    declared = {each.name: each.view.version for each in context.views.compiled}
+    with connect(context.settings) as connection:
+        running = view_versions.beside(context.settings, connection, declared)
+        others = [(view, version) for view, version in running if version != declared[view]]
+        stored = view_versions.stored(connection, others)
+    return load_stored(context.spark, context.settings, context.event_types, stored)[0]
 
 
 @contextmanager

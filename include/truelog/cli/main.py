@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from truelog import __version__
-from truelog.cli import commanding, patterning, searching, tailing
+from truelog.cli import commanding, patterning, searching, tailing, versioning
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -58,6 +58,7 @@ GROUPS = {
     "output": lagging.output_app,
     "patterns": patterning.app,
     "searches": searching.app,
+    "versions": versioning.app,
 }
 
 app = typer.Typer(

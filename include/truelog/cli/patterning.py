@@ -63,7 +63,7 @@ def list_rules(as_json: AsJson = False) -> None:
     view = matches.load(settings, VIEW)
     with db_snapshot.read_snapshot(settings) as connection:
         known = rulebook.read_rules(connection, VIEW, view)
-        oversized = rulebook.count_oversized(connection, VIEW, view)
+        oversized = rulebook.count_oversized(connection, VIEW)
     if as_json:
         print_json({"rules": [each.as_dict() for each in known], "oversized_entities": oversized})
         return
@@ -85,7 +85,7 @@ def show(rule: Rule, latest: Latest = 10, as_json: AsJson = False) -> None:
     view = matches.load(settings, VIEW)
     with db_snapshot.read_snapshot(settings) as connection:
         versions = rulebook.of_rule(rulebook.read_rules(connection, VIEW, view), rule)
-        found = rulebook.latest_matches(connection, VIEW, view, rule, latest)
+        found = rulebook.latest_matches(connection, VIEW, rule, latest)
     if as_json:
         print_json({"rule": rule, "versions": [each.as_dict() for each in versions], "matches": found})
         return

@@ -81,7 +81,7 @@ def show(search: Search, latest: Latest = 10, as_json: AsJson = False) -> None:
     view = matches.load_searches(settings, VIEW)
     with db_snapshot.read_snapshot(settings) as connection:
         versions = searchbook.of_search(searchbook.read_searches(connection, VIEW, view), search)
-        found = searchbook.latest_hits(connection, VIEW, view, search, latest)
+        found = searchbook.latest_hits(connection, VIEW, search, latest)
     if as_json:
         print_json({"search": search, "versions": [each.as_dict() for each in versions], "hits": found})
         return

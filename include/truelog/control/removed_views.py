@@ -6,14 +6,12 @@ the file comes back, the application shows them again.
 """
 
 import logging
-from collections.abc import Sequence
 
 import psycopg
-from psycopg import sql
 
-from truelog.control.view_tables import relations_of
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import connect
 from truelog.support.settings import Settings
+from truelog.tables.shown import readable
 from truelog.views import catalogue
 
 GRACE_SECONDS = 60.0
@@ -56,14 +54,9 @@ def _hide(settings: Settings, view: str) -> bool:
     try:
         with connect(settings) as connection:
             connection.execute("SET LOCAL lock_timeout = '500ms'")
-            connection.execute("UPDATE truelog.view SET shown = NULL WHERE view = %s", (view,))
-            _drop(connection, relations_of(connection, view))
+            connection.execute("UPDATE truelog.view SET shown = NULL, pinned = NULL WHERE view = %s", (view,))
+            readable.drop(connection, readable.relations_of(connection, view))
     except psycopg.errors.LockNotAvailable:
         return False
     log.warning("%s is removed: its file is gone, and readers no longer see it", view)
     return True
-
-
-def _drop(connection: Connection, relations: Sequence[str]) -> None:
-    for each in relations:
-        connection.execute(sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(sql.Identifier("views", each)))

@@ -6,11 +6,13 @@ affect the other views.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from truelog.control import application
 from truelog.control.application import ARCHIVE, hash_lines
+from truelog.control.view_versions import StoredVersion
 from truelog.log import records
 from truelog.schema import declaration_files
 from truelog.schema.event import EventTypes
@@ -24,33 +26,63 @@ from truelog.views.view import View
 
 @dataclass(frozen=True)
 class LoadedViews:
-    """The compiled views, the refused views with their reasons, and the hash of all their code."""
+    """The compiled views, the refused views with their reasons, and the hash of all their code.
+
+    sources: the contents of the files of compiled views. A file that changed while it was loaded is left out.
+    """
 
     compiled: list[CompiledView] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     code: str = ""
+    sources: dict[str, str] = field(default_factory=dict)
 
 
 def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views: Iterable[str]) -> LoadedViews:
     """Load and compile these views, independently of each other."""
-    schemas = {topic: records.schema(each) for topic, each in types.items()}
     compiled: list[CompiledView] = []
     refused: dict[str, str] = {}
-    topics: set[str] = set()
+    sources: dict[str, str] = {}
     for name in views:
+        file = settings.views_folder / f"{name}.py"
         try:
-            view = catalogue.load_view(name, settings.views_folder)
-            _require_keyed(name, view, types)
-            one = compile_view(spark, name, view, schemas)
-            topics |= set(one.view.topics)
+            before = declaration_files.digest(file)
+            one, source = load_compiled(spark, types, name, settings.views_folder), declaration_files.content(file)
+            if declaration_files.digest(file) == before:
+                sources[name] = source.decode()
             compiled.append(one)
         except (Exception, SystemExit) as error:  # a file may raise anything when it is imported
             refused[name] = f"{type(error).__name__}: {error}"
+    topics = {topic for each in compiled for topic in each.view.topics}
     parts = [f"{each.name} {each.view.version} {each.fingerprint}" for each in compiled]
     # A fixed or new file counts as new code.
     parts += [f"{name} {declaration_files.digest(settings.views_folder / f'{name}.py')}" for name in refused]
     parts += _versions(types, topics)
-    return LoadedViews(compiled, refused, hash_lines(sorted(parts)))
+    return LoadedViews(compiled, refused, hash_lines(sorted(parts)), sources)
+
+
+def load_compiled(spark: SparkSession, types: EventTypes, name: str, folder: Path) -> CompiledView:
+    """Load and compile the view in a file of the folder. A file may raise anything when it is imported."""
+    view = catalogue.load_view(name, folder)
+    _require_keyed(name, view, types)
+    schemas = {topic: records.schema(types[topic]) for topic in types}
+    return compile_view(spark, name, view, schemas)
+
+
+def load_stored(
+    spark: SparkSession, settings: Settings, types: EventTypes, versions: Iterable[StoredVersion]
+) -> tuple[list[CompiledView], dict[StoredVersion, str]]:
+    """Load and compile versions from the files that the database has kept. Also the reason for each that is refused."""
+    compiled: list[CompiledView] = []
+    refused: dict[StoredVersion, str] = {}
+    for each in versions:
+        if each.source is None:
+            refused[each] = f"The file that declares version {each.version} was not kept, so the version is at rest."
+            continue
+        try:
+            compiled.append(load_compiled(spark, types, each.view, each.write(settings)))
+        except (Exception, SystemExit) as error:
+            refused[each] = f"{type(error).__name__}: {error}"
+    return compiled, refused
 
 
 def _require_keyed(name: str, view: View, types: EventTypes) -> None:

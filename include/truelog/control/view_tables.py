@@ -28,23 +28,6 @@ def tables_of(connection: Connection, view: str, version: int) -> list[str]:
     return [table_name(view, version, side) for side in ("", *_side_names(connection, view, version))]
 
 
-def relations_of(connection: Connection, view: str) -> list[str]:
-    """What readers see of a view's tables, of any version. What the view presents depends on these relations."""
-    rows = connection.execute(_RELATIONS, (view,)).fetchall()
-    return [relation for (relation,) in rows]
-
-
-_RELATIONS = """
-SELECT DISTINCT shown.relname::text FROM truelog.view v CROSS JOIN LATERAL unnest(ARRAY[''] || v.sides) AS side
-JOIN pg_class stored ON stored.relnamespace = 'state'::regnamespace
-    AND stored.relname = v.view || '_v' || v.version || CASE WHEN side = '' THEN '' ELSE '_' || side END
-JOIN pg_depend d ON (d.refclassid, d.refobjid, d.classid) = ('pg_class'::regclass, stored.oid, 'pg_rewrite'::regclass)
-JOIN pg_rewrite w ON w.oid = d.objid
-JOIN pg_class shown ON shown.oid = w.ev_class AND shown.relnamespace = 'views'::regnamespace
-WHERE v.view = %s ORDER BY 1
-"""
-
-
 def lock_answer(connection: Connection, tables: Sequence[str]) -> None:
     """Block other writers of the same batch answer until this transaction ends; readers continue."""
     names = sql.SQL(", ").join(sql.Identifier("batch", each) for each in tables)

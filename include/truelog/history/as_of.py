@@ -25,6 +25,7 @@ from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.tables import deploy as table
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.shown import readable
 
 _SCHEMA = "pg_temp"  # PostgreSQL's name for the temporary tables of a session
 
@@ -122,7 +123,7 @@ def _rebuild(rebuilder: Rebuilder, positions: Positions) -> None:
     with connection.transaction():
         rebuilder.create_tables(_SCHEMA, staged)
         merge.drop_expired_at(connection, compiled, _SCHEMA, now)
-        table.create_readable_copy(connection, compiled, _SCHEMA, now)
+        readable.create_readable_copy(connection, compiled, _SCHEMA, now)
 
 
 def _cost(rebuilder: Rebuilder, positions: Positions) -> tuple[int, ScanCost]:

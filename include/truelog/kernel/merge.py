@@ -90,10 +90,10 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         faults.reach("merge.added")
         now = stored_clock(connection, compiled, merge.end)
         drop_expired(connection, compiled, "state", merge.end, now)  # 6
-        _advance(connection, compiled, merge)  # 7
+        advance(connection, compiled, merge)  # 7
         outbox.record_changes(connection, compiled)  # 8
         stage.clear(connection, compiled, merge.staged)
-        _tally(connection, compiled, merge, now)  # 9
+        tally(connection, compiled, merge, now)  # 9
         if merge.excluded:
             Exclusions(connection, compiled, merge.end.ids, merge.readings).add(merge.excluded)  # 10
             exclusions.require_few(connection, compiled, merge.records(compiled))
@@ -227,7 +227,8 @@ def leader_epochs(connection: Connection, compiled: CompiledView) -> Epochs:
     return {(topic, partition): epoch for topic, partition, epoch in cast(list[tuple[str, int, int]], rows)}
 
 
-def _advance(connection: Connection, compiled: CompiledView, merge: Merge) -> None:
+def advance(connection: Connection, compiled: CompiledView, merge: Merge) -> None:
+    """Advance the positions to the end of the merge, in its transaction."""
     view = compiled.name, compiled.view.version
     end = merge.end.only(compiled.view.topics)
     rows = [
@@ -246,7 +247,7 @@ def _advance(connection: Connection, compiled: CompiledView, merge: Merge) -> No
         )
 
 
-def _tally(connection: Connection, compiled: CompiledView, merge: Merge, now: datetime | None) -> None:
+def tally(connection: Connection, compiled: CompiledView, merge: Merge, now: datetime | None) -> None:
     """Record the merge in the same transaction, so that a repeated merge counts once. The time excludes the commit."""
     connection.execute(
         _TALLY,

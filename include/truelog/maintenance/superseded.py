@@ -25,14 +25,17 @@ from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.output import outbox
+from truelog.tables.shown import readable
 from truelog.views.catalogue import table_name
 
 _SUPERSEDED = """
     SELECT v.view, v.version FROM truelog.view v JOIN truelog.deployed d ON d.view = v.view AND d.version <> v.version
-    LEFT JOIN truelog.standing s ON s.view = v.view AND s.version <> v.version
+    LEFT JOIN truelog.standing s ON s.view = v.view AND s.declared AND s.version <> v.version
     LEFT JOIN truelog.batch_only b ON b.view = v.view AND b.built_at IS NOT NULL
     CROSS JOIN (SELECT now() - make_interval(secs => %(seconds)s) AS then) t
     WHERE v.made_at < t.then AND (s.view IS NOT NULL OR (b.view IS NOT NULL AND d.made_at < t.then)) AND NOT EXISTS (
+        SELECT FROM truelog.standing r WHERE (r.view, r.version) = (v.view, v.version)
+    ) AND NOT EXISTS (
         SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version) AND p.advanced_at > t.then
     ) ORDER BY 1, 2
 """
@@ -70,7 +73,7 @@ def drop_superseded(settings: Settings) -> list[Version]:
     """Drop the superseded versions that are past their retention, and return them."""
     with connect(settings, autocommit=True) as connection:
         found = _superseded(connection, settings.superseded_keep_seconds)
-        return [each for each in found if _drop(settings, connection, each)]
+        return [each for each in found if drop_version(settings, connection, each)]
 
 
 def _superseded(connection: Connection, keep_seconds: float) -> list[Version]:
@@ -78,14 +81,15 @@ def _superseded(connection: Connection, keep_seconds: float) -> list[Version]:
     return [Version(view, version) for view, version in rows]
 
 
-def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
-    """Drop a version, or leave it for the next upkeep if a reader still uses its tables."""
+def drop_version(settings: Settings, connection: Connection, version: Version) -> bool:
+    """Drop a version that no application runs. Return False if a reader still uses its tables."""
     row_diff.lock_comparisons(connection, version.table)
     tables = tables_of(connection, version.view, version.version)
     _drop_in_bucket(settings, tables)
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '5s'")
+            readable.drop(connection, tables)
             for table, (schema, suffix) in product(tables, _TABLES):
                 name = sql.Identifier(schema, f"{table}{suffix}")
                 connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
@@ -97,7 +101,7 @@ def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
                 )
             outbox.end(connection, version.view, version.version)
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DependentObjectsStillExist) as error:
-        log.warning("%s is superseded but still in use: %s", version.table, error)
+        log.warning("%s cannot be dropped, because it is still in use: %s", version.table, error)
         return False
     return True
 

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from truelog.batch import base
-from truelog.batch.batch_context import BatchContext, each_alone, open_batch
+from truelog.batch.batch_context import BatchContext, each_alone, load_beside, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.shared_events import SharedEvents, shared_events
+from truelog.control.view_loader import LoadedViews
 from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store, root_cause, row_diff
@@ -129,7 +130,18 @@ def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRe
     with open_batch(settings, "truelog reconcile", views) as context:
         refused = context.views.refused.items()
         results = [refused_result(settings, view, request, reason=reason) for view, reason in refused]
-        return results + reconcile_views(context, request)
+        return results + reconcile_views(context, request) + _reconcile_beside(context, request)
+
+
+def _reconcile_beside(context: BatchContext, request: ReconcileRequest) -> list[ReconcileResult]:
+    """Compare the versions of these views that readers see, or may go back to, and that no file declares.
+
+    The run validates the declared versions only.
+    """
+    beside = load_beside(context)
+    if not beside:
+        return []
+    return reconcile_views(replace(context, views=LoadedViews(beside)), replace(request, run=None))
 
 
 def reconcile_views(context: BatchContext, request: ReconcileRequest) -> list[ReconcileResult]:

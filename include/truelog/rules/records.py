@@ -19,17 +19,22 @@ def read_changes(connection: Connection, name: str, view: Judged) -> list[Change
     Raises:
         NotMade: no application has created the view's table yet.
     """
-    table, declared = table_of(name, view, view.rules_side), view.rules_table()
-    if not connection.execute("SELECT to_regclass(%s)", (table.as_string(None),)).fetchall()[0][0]:
-        raise NotMade(f"no application has created version {view.version} of {name} yet: see `truelog status`")
+    table, declared = table_of(connection, name, view.rules_side), view.rules_table()
     columns = names((*declared.key, *declared.measures))
     found = connection.execute(sql.SQL("SELECT {} FROM {}").format(columns, table)).fetchall()
     return [Change(*row) for row in found]
 
 
-def table_of(name: str, view: Judged, side: str = "") -> sql.Identifier:
-    """The table of the stream, or a side table."""
-    return sql.Identifier("state", catalogue.table_name(name, view.version, side))
+def table_of(connection: Connection, name: str, side: str = "") -> sql.Identifier:
+    """The table or a side table of the version that readers see. A newer version may still be empty.
+
+    Raises:
+        NotMade: no application has created the view's table yet.
+    """
+    found = connection.execute("SELECT version FROM truelog.deployed WHERE view = %s", (name,)).fetchone()
+    if found is None:
+        raise NotMade(f"no application has created a table of {name} yet: see `truelog status`")
+    return sql.Identifier("state", catalogue.table_name(name, int(found[0]), side))
 
 
 def time_of(micros: int) -> datetime:

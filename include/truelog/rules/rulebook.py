@@ -63,7 +63,7 @@ def read_rules(connection: Connection, name: str, view: Patterns) -> list[KnownR
         NotMade: no application has created the view's table yet.
     """
     changes = records.read_changes(connection, name, view)
-    counts = _read_counts(connection, name, view)
+    counts = _read_counts(connection, name)
     return sorted(
         (_known(each, counts) for each in versions(changes, reader(view.sources))),
         key=lambda known: (known.rule, known.version),
@@ -83,26 +83,26 @@ def of_rule(known: Sequence[KnownRule], rule: str) -> list[KnownRule]:
     return found
 
 
-def latest_matches(connection: Connection, name: str, view: Patterns, rule: str, limit: int) -> list[dict[str, Any]]:
+def latest_matches(connection: Connection, name: str, rule: str, limit: int) -> list[dict[str, Any]]:
     """The latest rows of a rule, the newest first."""
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(
             sql.SQL(
                 "SELECT rule_version AS version, {} FROM {} WHERE rule = %s "
                 "ORDER BY last_time DESC NULLS LAST, match_id LIMIT %s"
-            ).format(names(_COLUMNS), records.table_of(name, view)),
+            ).format(names(_COLUMNS), records.table_of(connection, name)),
             (rule, limit),
         ).fetchall()
     return [_plain(each) for each in found]
 
 
-def count_oversized(connection: Connection, name: str, view: Patterns) -> int:
+def count_oversized(connection: Connection, name: str) -> int:
     """How many entities have more events than the view searches."""
     return int(
         read_value(
             connection,
-            "SELECT count(*) FROM truelog.oversized_group WHERE (view, version) = (%s, %s)",
-            (name, view.version),
+            "SELECT count(*) FROM truelog.oversized_group JOIN truelog.deployed USING (view, version) WHERE view = %s",
+            (name,),
         )
     )
 
@@ -127,10 +127,12 @@ def _known(version: Version[Rule], counts: Mapping[tuple[str, int], dict[str, in
     )
 
 
-def _read_counts(connection: Connection, name: str, view: Patterns) -> dict[tuple[str, int], dict[str, int]]:
+def _read_counts(connection: Connection, name: str) -> dict[tuple[str, int], dict[str, int]]:
     """The number of rows by rule and version, and by outcome."""
     query = sql.SQL("SELECT rule, rule_version, outcome, count(*) FROM {} GROUP BY 1, 2, 3 ORDER BY 3")
     counts: dict[tuple[str, int], dict[str, int]] = {}
-    for rule, version, outcome, count in connection.execute(query.format(records.table_of(name, view))).fetchall():
+    for rule, version, outcome, count in connection.execute(
+        query.format(records.table_of(connection, name))
+    ).fetchall():
         counts.setdefault((rule, version), {})[outcome] = count
     return counts

@@ -47,7 +47,7 @@ def read_searches(connection: Connection, name: str, view: Searches) -> list[Kno
         NotMade: no application has created the view's table yet.
     """
     changes = records.read_changes(connection, name, view)
-    counts = _read_counts(connection, name, view)
+    counts = _read_counts(connection, name)
     found = []
     for each in versions(changes, reader(view.sources)):
         event_type, query = read_definition(str(each.change.definition)) or ("", "")
@@ -72,18 +72,20 @@ def of_search(known: Sequence[KnownSearch], search: str) -> list[KnownSearch]:
     return found
 
 
-def latest_hits(connection: Connection, name: str, view: Searches, search: str, limit: int) -> list[dict[str, Any]]:
+def latest_hits(connection: Connection, name: str, search: str, limit: int) -> list[dict[str, Any]]:
     """The latest hits of a search, the newest first."""
     query = sql.SQL("SELECT {} FROM {} WHERE search = %s ORDER BY logged_at DESC, document LIMIT %s")
     with connection.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute(query.format(names(_COLUMNS), records.table_of(name, view)), (search, limit)).fetchall()
+        found = cursor.execute(
+            query.format(names(_COLUMNS), records.table_of(connection, name)), (search, limit)
+        ).fetchall()
     return [
         {key: timestamps.to_text(value) if isinstance(value, datetime) else value for key, value in row.items()}
         for row in found
     ]
 
 
-def _read_counts(connection: Connection, name: str, view: Searches) -> Mapping[tuple[str, int], int]:
+def _read_counts(connection: Connection, name: str) -> Mapping[tuple[str, int], int]:
     query = sql.SQL("SELECT search, search_version, count(*) FROM {} GROUP BY 1, 2")
-    rows = connection.execute(query.format(records.table_of(name, view))).fetchall()
+    rows = connection.execute(query.format(records.table_of(connection, name))).fetchall()
     return {(str(search), int(version)): int(count) for search, version, count in rows}

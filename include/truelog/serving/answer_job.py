@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from truelog.batch.batch_context import each_alone, open_batch
+from truelog.batch.batch_context import BatchContext, each_alone, open_batch
 from truelog.batch.rebuild import Rebuilder
-from truelog.control import application
+from truelog.control import application, view_versions
+from truelog.control.view_loader import LoadedViews, load_stored
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import CodeChanged, NotMade
@@ -37,7 +38,8 @@ def build_each(
 ) -> AnswerOutcome:
     """Build answers for these views in a separate Spark session; an error in one view does not stop the others."""
     files = application.source_digest(settings)  # before the files are read
-    with open_batch(settings, "truelog answer", views) as context:
+    with open_batch(settings, "truelog answer", views) as loaded:
+        context = replace(loaded, views=_as_readers_see(loaded))
         outcome = AnswerOutcome(refused=dict(context.views.refused))
 
         def build_one(view: CompiledView) -> None:
@@ -59,6 +61,18 @@ def build_each(
     with connect(settings) as connection:
         _record_refusals(connection, outcome, files)
     return outcome
+
+
+def _as_readers_see(context: BatchContext) -> LoadedViews:
+    """The views, with the version that readers see instead of the declared one."""
+    views = context.views
+    names = [each.name for each in views.compiled]
+    with connect(context.settings) as connection:
+        served = view_versions.served_beside(connection, names)
+        stored = view_versions.stored(connection, served)
+    compiled, refused = load_stored(context.spark, context.settings, context.event_types, stored)
+    others = [each for each in views.compiled if each.name not in {view for view, _ in served}]
+    return LoadedViews([*others, *compiled], views.refused | {each.view: why for each, why in refused.items()})
 
 
 def _record_refusals(connection: Connection, outcome: AnswerOutcome, files: str) -> None:

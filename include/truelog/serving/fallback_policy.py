@@ -26,7 +26,11 @@ _DUE = """
     FROM truelog.answer n JOIN truelog.view v USING (view, version)
     LEFT JOIN truelog.quarantine q USING (view, version)
     LEFT JOIN truelog.batch_answer a USING (view, version)
-    LEFT JOIN truelog.standing s ON s.view = n.view
+    LEFT JOIN LATERAL (
+        SELECT application, state, since FROM truelog.standing s
+        WHERE s.view = n.view AND (s.version = n.version OR s.declared)
+        ORDER BY s.version IS NOT DISTINCT FROM n.version DESC LIMIT 1
+    ) s ON true
     LEFT JOIN truelog.lease l ON l.application = s.application
     LEFT JOIN truelog.batch_refusal f ON f.view = n.view
     CROSS JOIN (SELECT now() - make_interval(secs => %(seconds)s) AS then) t

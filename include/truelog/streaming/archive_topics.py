@@ -24,7 +24,7 @@ from truelog.log.topic_health import examine_topics
 from truelog.log.topics import PartitionKey
 from truelog.schema.event import EventType, EventTypes, registered_topics
 from truelog.storage.database import connect
-from truelog.support.errors import CatalogBehind, LogCut, TopicRecreated
+from truelog.support.errors import CatalogBehind, LogCut, TopicRecreated, TopicRefused
 from truelog.support.settings import Settings
 
 
@@ -63,7 +63,10 @@ class ArchiveTopics:
 
     def assess(self) -> Assessment:
         """Assess every topic and record the topics that are suspended."""
-        assessed = self._assess()
+        try:
+            assessed = self._assess()
+        except TopicRefused:  # a topic was deleted after it was examined
+            assessed = self._assess()
         if assessed.bad != self._assessed.bad or not self._assessed.tables:
             with connect(self._settings) as connection:
                 topic_status.record_suspended(connection, ARCHIVE, assessed.bad)

@@ -53,11 +53,18 @@ class ChangeWatch:
     """Looks for changes in a thread of its own, so that no outage delays a batch or a stop.
 
     Create it before the declarations are read. `changed_topics` returns what has changed in the health of the topics,
-    or an empty string.
+    or an empty string. `changed_versions` returns what has changed in the versions of views that should run.
     """
 
-    def __init__(self, settings: Settings, name: str, changed_topics: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        name: str,
+        changed_topics: Callable[[], str],
+        changed_versions: Callable[[Connection], str] = lambda _: "",
+    ) -> None:
         self._settings, self._application, self._changed_topics = settings, name, changed_topics
+        self._changed_versions = changed_versions
         self._views = application.declarations_digest(settings)
         self._connection: Connection | None = None
         self._versions = self._newest_versions()
@@ -117,6 +124,8 @@ class ChangeWatch:
                 self._found = "views have changed"
             elif self._newest_versions() != self._versions:
                 self._found = "an event type has another version"
+            elif found := self._changed_versions(self._open()):
+                self._found = found
             elif time.monotonic() >= self._topics_due:
                 self._topics_due = time.monotonic() + self._settings.topic_check_seconds
                 self._found = self._changed_topics()
@@ -132,5 +141,8 @@ class ChangeWatch:
         self._connection = None
 
     def _newest_versions(self) -> Versions:
+        return event_registry.newest_versions(self._open())
+
+    def _open(self) -> Connection:
         self._connection = self._connection or connect(self._settings, autocommit=True)
-        return event_registry.newest_versions(self._connection)
+        return self._connection

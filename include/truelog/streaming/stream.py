@@ -96,7 +96,7 @@ class Stream:
         if self.connection.closed:
             self._reconnect()
         self.stream_topics = StreamTopics(self.settings, self.application)
-        watch = ChangeWatch(self.settings, self.application, self._changed)
+        watch = ChangeWatch(self.settings, self.application, self._changed, self.deployment.versions_changed)
         self._plan()
         if self.topics:
             self._follow(watch)
@@ -111,7 +111,7 @@ class Stream:
         """Load the declarations, examine the topics, and give each view that can run a worker."""
         self.types = event_registry.confirmed_types(self.settings)
         health = self.deployment.deploy(self.types, self.stream_topics.examine)
-        former = {each.compiled.name: each for each in self.workers}
+        former = {each.compiled.own.name: each for each in self.workers}
         self.workers = []
         for name, compiled in self.deployment.deployed.items():
             if name in former and former[name].compiled is compiled:
@@ -119,6 +119,7 @@ class Stream:
             else:
                 repeated = self.batch_files.plans_of(compiled)
                 self.workers.append(ViewWorker(self.portions, self.applier, compiled, repeated))
+            self.workers[-1].declared = name not in self.deployment.beside
         for removed in former.values():
             removed.retire()
         self.portions.declare(self.types, needed_columns(each.compiled for each in self.workers))

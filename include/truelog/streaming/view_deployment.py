@@ -2,7 +2,8 @@
 
 A deployment is repeated in the running process when a file or a topic has changed. A view whose code is unchanged is
 left alone, so its worker can continue with a merge during the deployment. A batch-only view gets its tables here and no
-worker: `truelog.serving.batch_views` builds it.
+worker: `truelog.serving.batch_views` builds it. Nor has a version a worker that readers will move to, until it is built
+(`truelog.versions`). The versions that they see, or may return to, run beside the declared version.
 """
 
 import logging
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field
 import psycopg
 from pyspark.sql import SparkSession
 
-from truelog.control import application, lease, log_cuts, view_status
+from truelog.control import application, lease, log_cuts, view_status, view_versions
 from truelog.control.lease import Holder
 from truelog.control.log_cuts import ReaderState
-from truelog.control.view_loader import load_views
+from truelog.control.view_loader import LoadedViews, load_stored, load_views
 from truelog.kernel import clock, merge
 from truelog.log import leader_epochs, topics
 from truelog.log.positions import Positions
@@ -42,9 +43,12 @@ _SHOW_SECONDS = 5.0  # between attempts to show a version, because readers and m
 log = logging.getLogger("truelog.stream")
 
 
+_Version = tuple[str, int | None]  # None if the view's file cannot be loaded
+
+
 @dataclass
 class ViewDeployment:
-    """The views of one application. `deployed` contains the views that can run, by name."""
+    """The views of one application. `deployed` contains the versions that can run, by the names of their tables."""
 
     settings: Settings
     spark: SparkSession
@@ -52,8 +56,11 @@ class ViewDeployment:
     holder: Holder
     library: str  # digest of the library that this process runs
     deployed: dict[str, CompiledView] = field(default_factory=dict)
-    _refused: dict[str, str] = field(default_factory=dict)
+    beside: frozenset[str] = frozenset()  # the deployed versions that no file declares
+    _refused: dict[_Version, str] = field(default_factory=dict)
     _begun: bool = False
+    _running: set[tuple[str, int]] = field(default_factory=set)  # the versions beside the declared ones, as planned
+    _unbuilt: set[tuple[str, int]] = field(default_factory=set)
     _unshown: list[CompiledView] = field(default_factory=list)  # whose readers still see the former version
     _show_due: float = 0.0
     _beyond: dict[str, Positions] = field(default_factory=dict)  # by view: its positions past the end of the log
@@ -67,22 +74,48 @@ class ViewDeployment:
         name = self.holder.application
         digest = application.source_digest(self.settings, self.library)
         found = load_views(self.spark, self.settings, types, application.views_of(self.settings, name))
-        streamed = [each for each in found.compiled if not each.view.batch_only]
+        kept, refused = self._load_beside(types, found)
+        streamed = [each for each in (*found.compiled, *kept) if not each.view.batch_only]
         health = examine({clock.TOPIC, *(t for each in streamed for t in each.view.topics)}, types)
         ends = topics.end_offsets(self.settings, health.earliest.ids)
-        refused, ready = dict(found.refused), dict[str, CompiledView]()
+        ready = dict[str, CompiledView]()
         self._unshown, self._beyond = [], {}
-        for compiled in found.compiled:
+        for compiled in (*found.compiled, *kept):
+            version = compiled.name, compiled.view.version
             if reason := self._unfit(compiled, health, ends) or self._deploy_table(compiled):
-                refused[compiled.name] = reason
-            elif not compiled.view.batch_only:
-                ready[compiled.name] = self._unchanged(compiled) or compiled
+                refused[version] = reason
+                continue
+            if compiled.name in found.sources and compiled in found.compiled:
+                view_versions.record_source(self.connection, *version, found.sources[compiled.name])
+            if not compiled.view.batch_only:
+                ready[compiled.own.name] = self._unchanged(compiled) or compiled
+        self._unbuilt = view_versions.unbuilt(self.connection)
+        ready = {t: each for t, each in ready.items() if (each.name, each.view.version) not in self._unbuilt}
         with self.connection.transaction():  # otherwise, the application would seem to run other code than it should
             application.set_code(self.connection, name, found.code, digest)
             lease.record_code(self.connection, self.holder, found.code)
-        self._record({each.name: each.view.version for each in streamed}, ready, refused)
+        declared: list[_Version] = [(each.name, each.view.version) for each in found.compiled]
+        self._record([*declared, *((view, None) for view in found.refused)], ready, refused)
         self.deployed, self._refused = ready, refused
+        self.beside = frozenset(each.own.name for each in kept)
         return health
+
+    def versions_changed(self, connection: Connection) -> str:
+        """Which versions should run now that do not, or run and should not, or an empty string."""
+        views = application.views_of(self.settings, self.holder.application)
+        running = view_versions.beside(self.settings, connection, views)
+        changed = (running ^ self._running) | (view_versions.unbuilt(connection) ^ self._unbuilt)
+        return ", ".join(f"version {version} of {view} has changed" for view, version in sorted(changed))
+
+    def _load_beside(self, types: EventTypes, found: LoadedViews) -> tuple[list[CompiledView], dict[_Version, str]]:
+        """The versions that stay fresh although the files declare other ones, and the reasons for all refused views."""
+        declared = {each.name: each.view.version for each in found.compiled}
+        views = application.views_of(self.settings, self.holder.application)
+        self._running = view_versions.beside(self.settings, self.connection, views)
+        others = [(v, n) for v, n in self._running if v in declared and n != declared[v]]
+        kept, unloaded = load_stored(self.spark, self.settings, types, view_versions.stored(self.connection, others))
+        refused: dict[_Version, str] = {(view, None): reason for view, reason in found.refused.items()}
+        return kept, refused | {(each.view, each.version): reason for each, reason in unloaded.items()}
 
     def show_later(self) -> None:
         """Let readers see the views whose readers held a lock during the deployment, if the locks are free now."""
@@ -99,7 +132,7 @@ class ViewDeployment:
 
     def _unchanged(self, compiled: CompiledView) -> CompiledView | None:
         """The deployed view, if the same code is deployed already."""
-        before = self.deployed.get(compiled.name)
+        before = self.deployed.get(compiled.own.name)
         return before if before is not None and _code(before) == _code(compiled) else None
 
     def _deploy_table(self, compiled: CompiledView) -> str:
@@ -116,7 +149,7 @@ class ViewDeployment:
             return (
                 str(error) if isinstance(error, (TruelogError, psycopg.Error)) else f"{type(error).__name__}: {error}"
             )
-        if compiled.name not in self.deployed and not compiled.view.batch_only:
+        if compiled.own.name not in self.deployed and not compiled.view.batch_only:
             stage.sweep(self.connection, compiled)
         return ""
 
@@ -161,21 +194,29 @@ class ViewDeployment:
         return ""
 
     def _record(
-        self, versions: Mapping[str, int], ready: Mapping[str, CompiledView], refused: Mapping[str, str]
+        self, declared: list[_Version], ready: Mapping[str, CompiledView], refused: Mapping[_Version, str]
     ) -> None:
-        """Record the state of each view, except the views that continue: their workers report their states."""
+        """Record the state of each version, except of versions that continue: their workers report their states."""
         name = self.holder.application
+        running: dict[_Version, CompiledView] = {(each.name, each.view.version): each for each in ready.values()}
         if not self._begun:
-            view_status.begin_run(self.connection, name, dict(versions))
+            view_status.begin_run(self.connection, name, {})
             self._begun = True
-        view_status.forget_others(self.connection, name, [*ready, *refused])
-        for view, compiled in ready.items():
-            if self.deployed.get(view) is not compiled:
-                view_status.record_state(self.connection, name, view, compiled.view.version)
-        for view, reason in refused.items():
-            if self._refused.get(view) != reason:
-                log.error("%s is stalled: %s", view, reason)
-            view_status.record_state(self.connection, name, view, versions.get(view), reason)
+        view_status.forget_others(self.connection, name, [*running, *refused, *self._unbuilt])
+        view_status.declare(self.connection, name, declared)
+        for view, number in self._unbuilt.intersection(declared):
+            view_status.record_unbuilt(self.connection, name, view, number)
+        for version, compiled in running.items():
+            if self.deployed.get(compiled.own.name) is not compiled:
+                self._record_state(version, "", declared)
+        for version, reason in refused.items():
+            if self._refused.get(version) != reason:
+                log.error("%s is stalled: %s", version[0], reason)
+            self._record_state(version, reason, declared)
+
+    def _record_state(self, version: _Version, reason: str, declared: list[_Version]) -> None:
+        record = view_status.record_state if version in declared else view_status.record_beside
+        record(self.connection, self.holder.application, *version, reason)
 
 
 def _code(compiled: CompiledView) -> tuple[str, int, bool]:

@@ -46,6 +46,7 @@ class ViewWorker:
     portions: Portions
     applier: BatchApplier
     compiled: CompiledView
+    declared: bool = field(default=True, kw_only=True)  # by the view's file; or else it runs beside that version
     repeated: RepeatedPlans | None = None
     connection: Connection | None = None
     positions: Positions | None = None
@@ -170,7 +171,8 @@ class ViewWorker:
         try:
             with connect(self.applier.settings) as connection:
                 version = self.compiled.view.version
-                view_status.record_state(connection, holder.application, self.compiled.name, version, reason)
+                record = view_status.record_state if self.declared else view_status.record_beside
+                record(connection, holder.application, self.compiled.name, version, reason)
             self.reported = reason
         except psycopg.OperationalError:
             log.warning("%s: the state could not be stored; the next attempt will store it", self.compiled.name)

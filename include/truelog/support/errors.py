@@ -68,6 +68,10 @@ class CodeChanged(TruelogError):
     """A view's fingerprint differs from the fingerprint recorded with its table."""
 
 
+class NotReady(TruelogError):
+    """Readers cannot move to a version of a view yet."""
+
+
 class MeaningChanged(TruelogError):
     """An event type has a version or a reading that this process does not know. The process must load them again."""
 

@@ -1,4 +1,4 @@
-"""Wait until a condition holds or a deadline passes, and log the reason for the wait."""
+"""Wait until a condition holds or a deadline passes. `until` also logs the reason for the wait."""
 
 import logging
 import time
@@ -38,3 +38,13 @@ def until(condition: Callable[[], None], seconds: float, what: str) -> float:
                 return time.monotonic() - began
     finally:
         log.debug("", extra=LIVE)
+
+
+def poll(holds: Callable[[], bool], seconds: float, pause: float) -> bool:
+    """Check a condition until it holds, for at most `seconds`. Return whether it holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(pause)
+    return True

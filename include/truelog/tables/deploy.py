@@ -1,9 +1,8 @@
-"""A view's table, created once from the declaration, and the readable SQL view over the table."""
+"""A view's tables, created once from the declaration, and shown to readers if no other version serves them."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from itertools import product
 
 import psycopg
@@ -15,6 +14,7 @@ from truelog.support.errors import NotMade
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import outbox
+from truelog.tables.shown import readable
 from truelog.tables.table import Table
 from truelog.views.placeholders import filled
 
@@ -23,16 +23,21 @@ _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
 
 _LOCK_TIMEOUT = "500ms"
 
+_PREDECESSOR = "SELECT FROM truelog.predecessor WHERE (view, version) = (%s, %s)"
+_OTHER_DEPLOYED = "SELECT FROM truelog.deployed WHERE view = %s AND version <> %s AND deployed_at IS NOT NULL"
+
 
 def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
-    """Create the view's missing tables and refuse existing tables that other code made. Readers then see this version.
+    """Create the view's missing tables and refuse existing tables that other code made.
 
-    The readers of a batch-only view see a version when it is built (`show`), unless it is the first.
+    Readers see the first version at once, and a later version under its own name until they move to it
+    (`truelog.versions`). The readers of a batch-only view move when a version is built (`readable.show`).
 
-    Return False if a long query keeps readers from this version. They see it after `try_to_show` has succeeded.
+    Return False if a long query holds what readers see. They see the version after `try_to_show` has succeeded.
 
     Raises:
         CodeChanged: the code's fingerprint differs from the table's fingerprint.
+        BadDeclaration: another view has the name of this version.
     """
     with connection.transaction():  # a second caller waits here until the tables exist
         inserted = connection.execute(
@@ -64,16 +69,17 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
 
 
 def try_to_show(connection: Connection, compiled: CompiledView) -> bool:
-    """Let readers see the view and its indexes, unless a lock is held for long. Return whether they do.
+    """Let readers see the version and its indexes, unless a lock is held for long. Return whether they do.
 
     Only this step waits for readers. New readers and the view's merges queue behind it, so it waits briefly.
     """
     try:
-        with _impatient(connection):
-            if not compiled.view.batch_only or not _is_shown(connection, compiled):
-                show(connection, compiled)
+        with impatient(connection):
+            readable.describe(connection, compiled)
+            if _goes_live(connection, compiled):
+                readable.show(connection, compiled.name, compiled.view.version)
             _create_indexes(connection, compiled)
-        with _impatient(connection):  # an output begins with the whole table, for which readers do not wait
+        with impatient(connection):  # an output begins with the whole table, for which readers do not wait
             outbox.settle(connection, compiled)
     except psycopg.errors.LockNotAvailable:
         return False
@@ -81,17 +87,17 @@ def try_to_show(connection: Connection, compiled: CompiledView) -> bool:
 
 
 @contextmanager
-def _impatient(connection: Connection) -> Iterator[None]:
+def impatient(connection: Connection) -> Iterator[None]:
     """A transaction that waits for no lock for long."""
     with connection.transaction():
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
         yield
 
 
-def _is_shown(connection: Connection, compiled: CompiledView) -> bool:
-    """Whether readers see any version of the view."""
-    query = "SELECT FROM truelog.view WHERE view = %s AND deployed_at IS NOT NULL"
-    return connection.execute(query, (compiled.name,)).fetchone() is not None
+def _goes_live(connection: Connection, compiled: CompiledView) -> bool:
+    """Whether readers see this version already, or none that has rows."""
+    query = _OTHER_DEPLOYED if compiled.view.batch_only else _PREDECESSOR
+    return connection.execute(query, (compiled.name, compiled.view.version)).fetchone() is None
 
 
 def _create_indexes(connection: Connection, compiled: CompiledView) -> None:
@@ -149,83 +155,3 @@ def _create_stage(connection: Connection, of: Table) -> None:
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, definitions(columns)))
     index = sql.Identifier(f"{of.name}_attempt")
     connection.execute(sql.SQL("CREATE INDEX {} ON {} (_attempt)").format(index, table))
-
-
-def show(connection: Connection, compiled: CompiledView) -> None:
-    """Create the view that readers see and the relations that it presents, unless they show exactly this version."""
-    statements = [statement.as_string(connection) for statement in _definitions(connection, compiled)]
-    digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
-    changed = connection.execute(
-        "UPDATE truelog.view SET shown = %(shown)s, deployed_at = clock_timestamp(), removed_at = NULL "
-        "WHERE view = %(view)s AND version = %(version)s AND (shown IS DISTINCT FROM %(shown)s "
-        "OR deployed_at IS NULL OR version <> (SELECT version FROM truelog.deployed WHERE view = %(view)s))",
-        {"shown": digest, "view": compiled.name, "version": compiled.view.version},
-    )
-    if changed.rowcount:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
-def create_readable_copy(connection: Connection, compiled: CompiledView, schema: str, clock: datetime | None) -> None:
-    """Create what readers see of the tables in `schema`, in the same schema: the view and its further relations."""
-    time = sql.Literal(clock).as_string(connection)
-    for each in compiled.tables:
-        rows = sql.SQL("{} WHERE {}").format(sql.Identifier(schema, each.name), sql.SQL(each.shown_if))
-        connection.execute(_create_view(_readable(each, schema), each.shown_at(time), rows))
-    for statement in _presented(connection, compiled, schema, time):
-        connection.execute(statement)
-
-
-def _definitions(connection: Connection, compiled: CompiledView) -> Iterator[sql.Composed]:
-    for each in compiled.tables:
-        yield from _definition(each)
-    yield from _presented(connection, compiled, "views", compiled.own.clock)
-
-
-def _presented(connection: Connection, compiled: CompiledView, schema: str, clock: str) -> Iterator[sql.Composed]:
-    """The relations that the view presents, of the readable views in `schema`. `clock` is SQL for the log's clock."""
-    named = {each.side or "view": _readable(each, schema).as_string(connection) for each in compiled.tables}
-    named["clock"] = clock
-    for name, select in compiled.view.present.items():
-        target = sql.Identifier(schema, f"{compiled.name}_{name}")
-        yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(filled(select, named)))
-
-
-def _definition(table: Table) -> Iterator[sql.Composed]:
-    """What readers see of one of the view's tables."""
-    relation = _readable(table, "views")
-    yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
-    rows = sql.SQL("({}) AS layers WHERE _by_batch = {} AND {}").format(
-        _layers(table), _by_batch(table), sql.SQL(table.shown_if)
-    )
-    yield _create_view(relation, table.shown, rows)
-    for column, meaning in table.view.columns.items():
-        target = sql.SQL("{}.{}").format(relation, sql.Identifier(column))
-        yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(target, sql.Literal(meaning))
-
-
-def _create_view(relation: sql.Identifier, shown: Mapping[str, str], rows: sql.Composed) -> sql.Composed:
-    columns = (sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in shown.items())
-    return sql.SQL("CREATE VIEW {} AS SELECT {} FROM {}").format(relation, sql.SQL(", ").join(columns), rows)
-
-
-def _readable(table: Table, schema: str) -> sql.Identifier:
-    return sql.Identifier(schema, table.relation)
-
-
-def _layers(table: Table) -> sql.Composed:
-    """The rows of both layers. Neither half has a WHERE clause, so PostgreSQL can sort and search with the indexes."""
-    return sql.SQL(
-        "SELECT false AS _by_batch, {columns} FROM {stream} UNION ALL SELECT true, {columns} FROM {batch}"
-    ).format(
-        columns=names(table.stored_columns),
-        stream=sql.Identifier("state", table.name),
-        batch=sql.Identifier("batch", table.name),
-    )
-
-
-def _by_batch(table: Table) -> sql.Composed:
-    """Whether readers get the batch layer. The condition depends on no row: PostgreSQL evaluates it only once."""
-    return sql.SQL("EXISTS (SELECT FROM truelog.batch_layer WHERE view = {} AND version = {})").format(
-        sql.Literal(table.owner), sql.Literal(table.view.version)
-    )

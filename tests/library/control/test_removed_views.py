@@ -61,7 +61,7 @@ def reason(connection: Connection, view: CompiledView) -> str:
 def test_a_removed_view_says_so_and_leaves_a_minute_later(
     folder: Settings, connection: Connection, view: CompiledView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = [view.name, f"{view.name}_all"]
+    both = [f"{view.name}{each}" for each in ("", "_all", "_v1", "_v1_all")]
     assert removed_views.settle(folder) == []
     assert (relations(connection, view), reason(connection, view)) == (both, "")
 
@@ -86,7 +86,7 @@ def test_a_view_whose_file_comes_back_is_shown_again(
     removed_views.settle(folder)
     file(folder, view).touch()
     deploy.deploy_table(connection, view)
-    assert (len(relations(connection, view)), reason(connection, view)) == (2, "")
+    assert (len(relations(connection, view)), reason(connection, view)) == (4, "")
     assert removed_views.settle(folder) == []
 
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing_for_readers(
     removed_views.settle(folder)
     file(folder, view).touch()
     removed_views.settle(folder)
-    assert (len(relations(connection, view)), reason(connection, view)) == (2, "")
+    assert (len(relations(connection, view)), reason(connection, view)) == (4, "")
 
 
 def test_a_view_that_an_application_runs_or_a_missing_folder_removes_nothing(
@@ -126,5 +126,5 @@ def test_a_reader_that_holds_the_view_is_waited_for(
     with psycopg.connect(**folder.database()) as reader:
         reader.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier("views", view.name)))
         assert removed_views.settle(folder) == []
-        assert len(relations(connection, view)) == 2
+        assert len(relations(connection, view)) == 4
     assert removed_views.settle(folder) == [view.name]

@@ -34,6 +34,7 @@ from truelog.support.errors import CodeChanged, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.shown import readable
 from truelog.tables.table import Table
 from truelog.views.catalogue import table_name
 
@@ -139,39 +140,56 @@ def rows_of(served: Served, relation: str) -> list[tuple[object, ...]]:
     return served.connection.execute(query).fetchall()
 
 
-def test_readers_follow_the_version_that_the_application_runs(served: Served) -> None:
-    """From version 1 to 2 and back, every relation that readers use changes with the deployed version."""
+def seen(served: Served) -> tuple[object, ...]:
+    """The version that readers see, as the answer and the reader's position say, and the values of both relations."""
+    [(version,)] = served.connection.execute(
+        "SELECT version FROM truelog.answer WHERE view = %s", (served.name,)
+    ).fetchall()
+    [row], [(doubled,)] = rows_of(served, served.name), rows_of(served, f"{served.name}_doubled")
+    position = reader_positions.view_positions(served.connection, [served.name])[served.name]
+    return version, position.version, row[-1], doubled
+
+
+def move(served: Served, version: int) -> None:
+    with served.connection.transaction():
+        assert readable.show(served.connection, served.name, version)
+
+
+def test_readers_stay_with_their_version_until_they_are_moved(served: Served) -> None:
+    """From version 1 to 2 and back, every relation that readers use changes at once. Both have names of their own."""
     present = {"doubled": "SELECT views * 2 AS views FROM {view}"}
     first, second = (
         with_own(served.compiled, view=replace(VIEW, version=version, present=present)) for version in (1, 2)
     )
-
-    def seen() -> tuple[object, ...]:
-        [(version,)] = served.connection.execute(
-            "SELECT version FROM truelog.answer WHERE view = %s", (served.name,)
-        ).fetchall()
-        [row], [(doubled,)] = rows_of(served, served.name), rows_of(served, f"{served.name}_doubled")
-        position = reader_positions.view_positions(served.connection, [served.name])[served.name]
-        return version, position.version, row[-1], doubled
-
     table.deploy_table(served.connection, first)
-    assert seen() == (1, 1, 1, 2)
+    served.stream_to(AT_FIVE)
+    assert seen(served) == (1, 1, 1, 2)
     table.deploy_table(served.connection, second)
     served.connection.execute(
         sql.SQL("INSERT INTO {} VALUES ('2026-03-01', 7)").format(sql.Identifier("state", second.own.name))
     )
-    assert seen() == (2, 2, 7, 14)
-    table.deploy_table(served.connection, first)
-    assert seen() == (1, 1, 1, 2)
-    served.fall_back_to(AT_FIVE)  # of version 1, which readers get
-    assert (served.layer(), seen()) == (BATCH, (1, 1, 2, 4))
+    merged_to(served.connection, served.name, Positions({"page_view": AT_FIVE}, {"page_view": "an-id"}), version=2)
+    assert seen(served) == (1, 1, 1, 2)
+    assert [rows_of(served, f"{served.name}_v{n}_doubled") for n in (1, 2)] == [[(2,)], [(14,)]]
+    move(served, 2)
+    assert seen(served) == (2, 2, 7, 14)
+    table.deploy_table(served.connection, first)  # the file declares version 1 again
+    assert seen(served) == (2, 2, 7, 14)
+    move(served, 1)
+    assert seen(served) == (1, 1, 1, 2)
+    served.fall_back_to({0: 9, 1: 9})  # of version 1, which readers get
+    assert (served.layer(), seen(served)) == (BATCH, (1, 1, 2, 4))
     assert fallback_policy.drop_unneeded_fallbacks(served.connection) == []
-    table.deploy_table(served.connection, second)
-    assert seen() == (2, 2, 7, 14)
+    move(served, 2)
+    assert seen(served) == (2, 2, 7, 14)
     assert fallback_policy.drop_unneeded_fallbacks(served.connection) == [served.name]
-    deployed = "SELECT deployed_at FROM truelog.view WHERE view = %s ORDER BY version"
+
+
+def test_a_restart_moves_no_reader(served: Served) -> None:
+    deployed = "SELECT deployed_at FROM truelog.view WHERE view = %s"
+    table.deploy_table(served.connection, served.compiled)
     before = served.connection.execute(deployed, (served.name,)).fetchall()
-    table.deploy_table(served.connection, second)  # a restart
+    table.deploy_table(served.connection, served.compiled)
     assert served.connection.execute(deployed, (served.name,)).fetchall() == before
 
 

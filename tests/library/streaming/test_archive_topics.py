@@ -20,10 +20,13 @@ from truelog.archive.table import identifier, open_catalog
 from truelog.control import lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
+from truelog.log.leader_epochs import Epochs, take_epochs
+from truelog.log.positions import Positions
 from truelog.measures.registry import sql_functions
 from truelog.schema.event import Event, EventType, Topic
 from truelog.storage.database import connect
 from truelog.storage.migration import migrate
+from truelog.streaming import archive_topics
 from truelog.streaming.archive_topics import ArchiveTopics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
@@ -155,3 +158,23 @@ def test_a_bad_topic_is_suspended_alone_and_taken_back_when_it_is_mended(case: C
     assert case.archived.changed() == f"{BAD}: can be archived"
     assert case.archived.assess().tables.keys() == {GOOD, BAD}
     assert case.suspended() == {}
+
+
+def test_a_topic_may_be_deleted_while_it_is_assessed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Positions] = []
+
+    def deleted_before_it_is_asked(broker: AdminClient, positions: Positions) -> Epochs:
+        if not asked:
+            case.delete()
+            until(lambda: _require_deleted(broker), 30, "the topic to be deleted")
+        asked.append(positions)
+        return take_epochs(broker, positions)
+
+    monkeypatch.setattr(archive_topics, "take_epochs", deleted_before_it_is_asked)
+    assert case.archived.assess().tables.keys() == {GOOD}
+    assert [each.offsets.keys() for each in asked] == [{GOOD, BAD}, {GOOD}]
+
+
+def _require_deleted(broker: AdminClient) -> None:
+    if BAD in topics.existing_topics(broker):
+        raise ServiceDown(f"{BAD} still exists")

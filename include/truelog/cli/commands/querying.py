@@ -13,6 +13,7 @@ from truelog.cli.output import MOST_ROWS, AsJson, Exit, Sheet, print_json, say
 from truelog.cli.times import past_time
 from truelog.storage import exact_json
 from truelog.support.settings import Settings
+from truelog.views.catalogue import table_name
 
 if TYPE_CHECKING:
     from truelog.exports.query import RowQuery
@@ -46,6 +47,7 @@ AsOf = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="The rows as they were at this time of the log, such as 2026-03-01T12:00:00Z."),
 ]
+Version = Annotated[int | None, typer.Option(min=1, help="This version, whatever version readers see.")]
 Key = Annotated[
     list[str] | None, typer.Argument(metavar="COLUMN=VALUE...", help="Each key column of the row, and its value.")
 ]
@@ -65,6 +67,7 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
     columns: Columns = None,
     limit: Limit = None,
     relation: Relation = None,
+    version: Version = None,
     as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,8 +83,11 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
 
     settings = Settings()
     named(settings, [view])
+    if version is not None and as_of is not None:
+        raise typer.BadParameter("give --version or --as-of: the past is that of the declared version")
+    shown = view if version is None else table_name(view, version)
     wanted = RowQuery(
-        relation=view if relation is None else _presented(settings, view, relation),
+        relation=shown if relation is None else f"{shown}_{_presented(settings, view, relation)}",
         conditions=[Condition.parse(each) for each in where or ()],
         order=order,
         descending=descending,
@@ -91,31 +97,31 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
     if as_of is not None:
         _query_past(settings, view, past_time(as_of), wanted, as_json)
     else:
-        _query_present(settings, view, wanted)
+        _query_present(settings, view, wanted, is_pinned=version is not None)
 
 
-def _query_present(settings: Settings, view: str, wanted: "RowQuery") -> None:
+def _query_present(settings: Settings, view: str, wanted: "RowQuery", *, is_pinned: bool) -> None:
     from truelog.exports import rows as row_export
     from truelog.serving import status as serving_status
     from truelog.storage import db_snapshot
 
     with db_snapshot.read_snapshot(settings) as connection:
         answer = serving_status.serving_statuses(connection).get(view)
-        if answer and answer.reason:
+        if answer and answer.reason and not is_pinned:
             say(answer.line, err=True)
         for row in row_export.json_lines(row_export.stream_rows(connection, wanted)):
             say(row)
 
 
 def _presented(settings: Settings, view: str, relation: str) -> str:
-    """The name of a relation that the view presents."""
+    """A relation that the view presents."""
     from truelog.tables.side_tables import relation_names
     from truelog.views import catalogue
 
     presented = relation_names(catalogue.load_view(view, settings.views_folder))
     if relation not in presented:
         raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
-    return f"{view}_{relation}"
+    return relation
 
 
 def _query_past(settings: Settings, view: str, at: datetime, wanted: "RowQuery", as_json: bool) -> None:

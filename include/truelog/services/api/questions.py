@@ -23,6 +23,7 @@ from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rate_limits import At, RateLimits
 from truelog.services.api.rows import answer
 from truelog.services.api.rows.answer import Source
+from truelog.services.api.rows.catalogue import KnownView
 from truelog.services.api.rows.cursor import Cursor, digest
 from truelog.services.api.rows.parameters import RowParameters, Rows, question
 from truelog.services.api.rows.reads import Found, Reads, Statement, replaced
@@ -151,13 +152,13 @@ class Questions:
         )
 
     async def _rows(self, request: Request, view: str, name: str, asked: RowParameters) -> Response:
-        known = await self._reads.catalogue.view(view)
+        known = await self._known(view, asked.version)
         relation = known.relation(name)
         whole = question(asked, relation, _asker(request).scope, self._settings.api_rows)
         cursor = Cursor.parse(asked.cursor, whole) if asked.cursor else None
         placed = whole if cursor is None else RowQuestion(**vars(whole) | {"after": cursor.after})
         found = await self._read(view, placed.statement(view), asked)
-        self._require_version(found.source, asked.version, known.version)
+        self._require_version(found.source, known.version)
         if cursor is not None and found.source.state != cursor.state and not asked.moving:
             reason = "the view has changed since the page before; begin again, or continue with `moving=true`"
             raise Problem(409, reason, Kind.MOVED)
@@ -166,6 +167,11 @@ class Questions:
     async def _read(self, view: str, statement: Statement, asked: RowParameters) -> Found:
         """The rows, if the view has reached the token that was asked for."""
         wanted = Positions.from_token(asked.at_least) if asked.at_least else None
+        if wanted is not None and asked.version is not None:
+            served = await self._reads.source(view)
+            if asked.version != served.version:
+                reason = f"at_least: only the version that readers see can wait for events, which is {served.version}"
+                raise RequestRefused(422, reason)
         found = await self._reads.read(view, statement)
         if wanted is None:
             return found
@@ -174,10 +180,22 @@ class Questions:
             found = await self._reads.read(view, statement)
         return found
 
-    def _require_version(self, source: Source, asked: int | None, known: int) -> None:
-        if asked is not None and asked != source.version:
-            reason = f"readers see version {source.version} of {source.view}, not {asked}"
-            raise Problem(409, reason, Kind.OTHER_VERSION, version=source.version)
+    async def _known(self, view: str, version: int | None) -> KnownView:
+        """The view, or the version of it that was asked for.
+
+        Raises:
+            Problem: 409, there is no such version.
+        """
+        if version is None:
+            return await self._reads.catalogue.view(view)
+        try:
+            return await self._reads.catalogue.view(view, version)
+        except RequestRefused:
+            served = (await self._reads.catalogue.view(view)).version  # or else there is no such view
+            reason = f"{view} has no version {version}, and readers see version {served}"
+            raise Problem(409, reason, Kind.OTHER_VERSION, version=served) from None
+
+    def _require_version(self, source: Source, known: int) -> None:
         if source.version != known:
             self._reads.catalogue.forget(source.view)
             raise replaced(source.view)
@@ -187,7 +205,8 @@ class Questions:
         following = None
         if is_more and whole.relation.key:
             following = Cursor(digest(whole), found.source.state, place(found.places[whole.limit - 1])).as_text()
-        head = answer.head(found.source, await self._reads.freshness(found.source))
+        fresh = await self._reads.freshness(found.source, pinned=whole.version is not None)
+        head = answer.head(found.source, fresh)
         tag = answer.etag(found.source.version, [*rows, str(is_more)])
         headers = {"ETag": tag, answer.HEADER: answer.header(head)}
         if following is None and answer.is_known(tag, request.headers.get("if-none-match", "")):

@@ -109,6 +109,10 @@ CREATE TABLE truelog.view (
     shown text,  -- hash of the statements that define the relations that readers see
     deployed_at timestamptz,  -- when an application last began to run this version
     removed_at timestamptz,  -- when the view's file was found to be gone
+    source text,  -- the file that declares this version, so that its stream goes on when the file declares another one
+    definitions text[],  -- the statements that let readers see this version under the view's name
+    pinned text,  -- hash of the statements that define what readers see of this version under its own name
+    held boolean NOT NULL DEFAULT false,  -- readers were moved back from this version, so they do not return by themselves
     PRIMARY KEY (view, version)
 );
 COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
@@ -158,10 +162,13 @@ CREATE TABLE truelog.failed_group (
 COMMENT ON TABLE truelog.failed_group IS 'Groups on whose inputs the fold of their view failed. They have no rows';
 
 CREATE TABLE truelog.standing (
-    view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('UP_TO_DATE', 'STALLED')),
-    reason text NOT NULL, since timestamptz NOT NULL DEFAULT now()
+    view text NOT NULL, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('UP_TO_DATE', 'STALLED', 'UNBUILT')),
+    reason text NOT NULL, since timestamptz NOT NULL DEFAULT now(),
+    declared boolean NOT NULL DEFAULT true,  -- the view's file declares this version
+    UNIQUE NULLS NOT DISTINCT (view, version)
 );
-COMMENT ON TABLE truelog.standing IS 'Whether each view is up to date with the log or stalled, and why; written by the view''s application';
+CREATE UNIQUE INDEX standing_declared ON truelog.standing (view) WHERE declared;
+COMMENT ON TABLE truelog.standing IS 'Whether each version of a view that runs is up to date with the log, stalled, or waits until it is built, and why; written by the view''s application';
 
 
 -- The batch layer

@@ -1,9 +1,25 @@
 -- The SQL views of the kernel's tables.
 
 CREATE OR REPLACE VIEW truelog.deployed AS
-SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only, removed_at FROM truelog.view
+SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only, removed_at, deployed_at FROM truelog.view
 ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
-COMMENT ON VIEW truelog.deployed IS 'The version of each view that its application runs, or that was built, which readers see. It may be older than the newest version';
+COMMENT ON VIEW truelog.deployed IS 'The version of each view that readers see. It may be older than the newest version';
+
+-- Readers can move back to this version. Its stream goes on for a time, so that it is as fresh as the deployed version.
+CREATE OR REPLACE VIEW truelog.former AS
+SELECT DISTINCT ON (v.view) v.view, v.version, d.deployed_at AS left_at
+FROM truelog.view v JOIN truelog.deployed d ON d.view = v.view AND d.version <> v.version
+WHERE v.deployed_at IS NOT NULL ORDER BY v.view, v.deployed_at DESC, v.version DESC;
+COMMENT ON VIEW truelog.former IS 'The version of each view that readers saw before the deployed version, and when they left it';
+
+-- A version that was not built yet has none of the events that readers see in its predecessor.
+CREATE OR REPLACE VIEW truelog.predecessor AS
+SELECT v.view, v.version, d.version AS served
+FROM truelog.view v JOIN truelog.deployed d ON d.view = v.view AND d.version <> v.version
+JOIN truelog.view s ON (s.view, s.version) = (d.view, d.version) AND s.shown IS NOT NULL
+WHERE EXISTS (SELECT FROM truelog.position p WHERE (p.view, p.version) = (d.view, d.version))
+    OR EXISTS (SELECT FROM truelog.batch_position p WHERE (p.view, p.version) = (d.view, d.version));
+COMMENT ON VIEW truelog.predecessor IS 'The versions that readers see only after a cut-over, and the version that they see until then';
 
 CREATE OR REPLACE VIEW truelog.application_status AS
 SELECT a.application, a.desired, a.code AS code_wanted, l.code AS code_running, l.epoch, l.pid, l.process_at, l.host,
@@ -86,7 +102,10 @@ SELECT d.view, d.version, served.layer, at.as_of, extract(epoch FROM now() - at.
 FROM truelog.deployed d
 LEFT JOIN truelog.batch_layer b USING (view, version)
 LEFT JOIN truelog.quarantine q USING (view, version)
-LEFT JOIN truelog.standing s ON s.view = d.view
+LEFT JOIN LATERAL (  -- of this version, or of the view if no application runs this version
+    SELECT application, state FROM truelog.standing s WHERE s.view = d.view AND (s.version = d.version OR s.declared)
+    ORDER BY s.version IS NOT DISTINCT FROM d.version DESC LIMIT 1
+) s ON true
 LEFT JOIN truelog.application_status a ON a.application = s.application
 LEFT JOIN truelog.batch_refusal f ON f.view = d.view
 CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL AND NOT d.batch_only THEN 'stream' ELSE 'batch' END AS layer) served
@@ -163,22 +182,53 @@ END
 $$;
 -- For the API: what the rows that readers see were made of. Rows with equal states are equal. A repair changes rows at
 -- the same positions, and so does another reading of a topic, and another build of a batch answer.
-CREATE OR REPLACE VIEW truelog.served AS
-SELECT d.view, d.version, d.reads, served.layer, c.time AS clock, p.offsets, p.ids,
-    md5(concat_ws(' ', d.version, served.layer, p.offsets, p.ids, p.readings, v.repairs, b.made_at)) AS state
-FROM truelog.deployed d JOIN truelog.view v USING (view, version)
+CREATE OR REPLACE VIEW truelog.served_version AS
+SELECT v.view, v.version, v.reads, served.layer, c.time AS clock, p.offsets, p.ids,
+    md5(concat_ws(' ', v.version, served.layer, p.offsets, p.ids, p.readings, v.repairs, b.made_at)) AS state
+FROM truelog.view v
 LEFT JOIN truelog.batch_layer b USING (view, version) LEFT JOIN truelog.clock c USING (view, version)
-CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL AND NOT d.batch_only THEN 'stream' ELSE 'batch' END AS layer) served
+CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL AND NOT v.batch_only THEN 'stream' ELSE 'batch' END AS layer) served
 CROSS JOIN LATERAL (
     SELECT coalesce(jsonb_object_agg(topic, t.offsets), '{}') AS offsets, coalesce(jsonb_object_agg(topic, t.id), '{}') AS ids,
         sum(t.readings) AS readings
     FROM (
         SELECT topic, jsonb_object_agg(partition, next_offset) AS offsets, max(topic_id) AS id, sum(reading) AS readings
-        FROM truelog.served_position s WHERE (s.view, s.version) = (d.view, d.version) GROUP BY topic
+        FROM truelog.served_position s WHERE (s.view, s.version) = (v.view, v.version) GROUP BY topic
     ) t
 ) p;
+COMMENT ON VIEW truelog.served_version IS 'The layer, the positions and the state of the rows of each version of each view';
+
+CREATE OR REPLACE VIEW truelog.served AS
+SELECT s.view, s.version, s.reads, s.layer, s.clock, s.offsets, s.ids, s.state
+FROM truelog.deployed JOIN truelog.served_version s USING (view, version);
 COMMENT ON VIEW truelog.served IS 'The layer, the positions and the state of the rows that each view''s readers see';
-GRANT SELECT ON truelog.served, truelog.served_position, truelog.deployed TO PUBLIC;  -- as for truelog.answer
+GRANT SELECT ON truelog.served, truelog.served_version, truelog.served_position, truelog.deployed TO PUBLIC;  -- as for truelog.answer
+
+CREATE OR REPLACE VIEW truelog.version_status AS
+SELECT v.view, v.version, v.version = d.version AND v.deployed_at IS NOT NULL AS serving, coalesce(s.declared, false) AS declared,
+    f.left_at, v.held, v.batch_only, coalesce(s.state, '') AS state, coalesce(s.reason, '') AS reason,
+    EXISTS (SELECT FROM truelog.view_position p WHERE (p.view, p.version) = (v.view, v.version)) AS built,
+    lag.behind, greatest(c.reltuples, 0)::bigint AS rows, coalesce(r.verdict, '') AS verdict,
+    extract(epoch FROM now() - r.finished_at)::float8 AS verdict_age, v.made_at, v.deployed_at
+FROM truelog.view v JOIN truelog.deployed d ON d.view = v.view
+LEFT JOIN truelog.standing s ON (s.view, s.version) = (v.view, v.version)
+LEFT JOIN truelog.former f ON (f.view, f.version) = (v.view, v.version)
+LEFT JOIN pg_class c ON c.relname = v.view || '_v' || v.version
+    AND c.relnamespace = CASE WHEN v.batch_only THEN 'batch' ELSE 'state' END::regnamespace
+LEFT JOIN LATERAL (
+    SELECT verdict, finished_at FROM truelog.reconciliation r
+    WHERE (r.view, r.version) = (v.view, v.version) AND verdict <> 'UNKNOWN' ORDER BY id DESC LIMIT 1
+) r ON true
+CROSS JOIN LATERAL (  -- the records below the rows that readers see, and not below those of this version
+    SELECT coalesce(sum(greatest(0, a.next_offset - coalesce(b.next_offset, 0))), 0)::bigint AS behind
+    FROM truelog.served_position a LEFT JOIN truelog.served_position b
+        ON (b.view, b.topic, b.partition, b.topic_id) = (a.view, a.topic, a.partition, a.topic_id) AND b.version = v.version
+    WHERE (a.view, a.version) = (d.view, d.version) AND a.topic = ANY(v.reads) AND NOT EXISTS (  -- created again since
+        SELECT FROM truelog.served_position c
+        WHERE (c.view, c.version, c.topic) = (a.view, v.version, a.topic) AND c.topic_id <> a.topic_id
+    )
+) lag;
+COMMENT ON VIEW truelog.version_status IS 'Each version of each view: who sees it, whether it runs, how far it is behind the rows that readers see, and its last comparison';
 
 -- For subscribers of changes: how far each output is, and which rows each transaction has changed.
 CREATE OR REPLACE VIEW truelog.published_place AS

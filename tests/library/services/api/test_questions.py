@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders.views import a_lag_sample, a_view, forget, forget_samples, merged_to
 from tests.library.services.api.asking import Asking, asking
-from tests.library.services.api.shop_views import PAGES, PRODUCTS, at, count, reach, sell
+from tests.library.services.api.shop_views import PAGES, PRODUCTS, at, count, deploy_views, reach, sell
 from truelog.services.api.rows.parameters import RowParameters, question
 from truelog.services.api.rows.statement import RowQuestion
 from truelog.storage.database import Connection
@@ -179,9 +179,28 @@ def test_an_unchanged_row_is_not_sent_again(api: Asking, deployed: Connection) -
     assert (changed.status_code, changed.json()["rows"][0]["views"]) == (200, 41)
 
 
-def test_another_version_is_refused_if_the_client_names_one(api: Asking) -> None:
-    assert api.get(ROWS, version=1).status_code == 200
-    refused = api.get(ROWS, version=2)
+def test_a_client_may_name_a_version(api: Asking, deployed: Connection) -> None:
+    """The version that readers see, or a version beside it. Rows, relations and cursors are of the named version."""
+    deploy_views(deployed, version=2)
+    reach(deployed, 3, 1, version=2)
+    count(deployed, [("beside.example", MINUTE, 300), ("other.example", MINUTE, 7)], version=2)
+    served, beside = api.get(ROWS, version=1).json(), api.get(ROWS, version=2, limit=1).json()
+    assert (served["version"], served["reason"]) == (1, "")
+    assert (beside["version"], [each["host"] for each in beside["rows"]]) == (2, ["beside.example"])
+    assert (beside["positions"], beside["as_of"]) == ({"page_view": {"0": 3, "1": 1}}, None)
+    assert "readers see version 1" in beside["reason"]
+    assert api.get(ROWS, limit=1).json()["version"] == 1
+    following = api.get(ROWS, version=2, cursor=beside["next"]).json()
+    assert [each["host"] for each in following["rows"]] == ["other.example"]
+    assert api.get(ROWS, version=1, cursor=beside["next"]).status_code == 422
+    busy = api.get(f"/views/{PAGES}/relations/busy", version=2).json()
+    assert [each["host"] for each in busy["rows"]] == ["beside.example"]
+    waits = api.get(ROWS, version=2, at_least=at(1, 1).as_token())
+    assert (waits.status_code, "only the version that readers see" in waits.json()["detail"]) == (422, True)
+
+
+def test_a_version_that_does_not_exist_is_refused(api: Asking) -> None:
+    refused = api.get(ROWS, version=3)
     assert (refused.status_code, refused.json()["type"], refused.json()["version"]) == (
         409,
         "urn:truelog:problem:other-version",

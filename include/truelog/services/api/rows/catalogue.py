@@ -12,19 +12,24 @@ from typing import Any
 from psycopg_pool import AsyncConnectionPool
 
 from truelog.support.errors import RequestRefused
+from truelog.views.catalogue import table_name
 
 _SECONDS = 2.0  # for which an answer about a view is kept; a changed version is noticed at once
 
 # A relation belongs to a view if its name begins with the view's and it reads one of the view's tables. A relation that
 # a view presents has no key. The key of a table is the unique index of its stored rows.
 _RELATIONS = """
-WITH deployed AS (SELECT view, version FROM truelog.deployed WHERE view = %(view)s),
+WITH deployed AS (
+    SELECT view, version, view AS name FROM truelog.deployed WHERE view = %(view)s AND %(version)s::integer IS NULL
+    UNION ALL SELECT view, version, view || '_v' || version FROM truelog.served_version
+    WHERE (view, version) = (%(view)s, %(version)s)
+),
 shown AS (
     SELECT c.oid, c.relname::text AS name, t.oid AS stored
     FROM deployed d JOIN pg_class c ON c.relnamespace = 'views'::regnamespace AND c.relkind = 'v'
-        AND (c.relname = d.view OR starts_with(c.relname, d.view || '_'))
+        AND (c.relname = d.name OR starts_with(c.relname, d.name || '_'))
     LEFT JOIN pg_class t ON t.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'state')
-        AND t.relname = d.view || '_v' || d.version || substr(c.relname, length(d.view) + 1)
+        AND t.relname = d.view || '_v' || d.version || substr(c.relname, length(d.name) + 1)
 ),
 tables AS (SELECT * FROM shown WHERE stored IS NOT NULL),
 presented AS (
@@ -68,11 +73,15 @@ class Relation:
 
 @dataclass(frozen=True)
 class KnownView:
-    """The deployed version of a view, and its relations by the name behind the view's name; "" is the view itself."""
+    """A version of a view, and its relations by the name behind the view's name; "" is the view itself.
+
+    pinned: the reader asked for this version, whatever version the view shows.
+    """
 
     view: str
     version: int
     relations: Mapping[str, Relation]
+    pinned: bool = False
     until: float = field(default=0.0, compare=False)
 
     def relation(self, name: str) -> Relation:
@@ -92,35 +101,36 @@ class Catalogue:
 
     def __init__(self, pool: AsyncConnectionPool) -> None:
         self._pool = pool
-        self._known: dict[str, KnownView] = {}
+        self._known: dict[tuple[str, int | None], KnownView] = {}
 
-    async def view(self, name: str) -> KnownView:
-        """A view that readers see.
+    async def view(self, name: str, version: int | None = None) -> KnownView:
+        """A view that readers see, or a version of it.
 
         Raises:
-            RequestRefused: 404, there is no such view.
+            RequestRefused: 404, there is no such view or version.
         """
-        known = self._known.get(name)
+        known = self._known.get((name, version))
         if known is None or known.until < time.monotonic():
-            known = await self._read(name)
-            self._known[name] = known
+            known = await self._read(name, version)
+            self._known[name, version] = known
         return known
 
     def forget(self, name: str) -> None:
         """Read the view again for the next question."""
-        self._known.pop(name, None)
+        self._known = {known: each for known, each in self._known.items() if known[0] != name}
 
-    async def _read(self, name: str) -> KnownView:
+    async def _read(self, name: str, version: int | None) -> KnownView:
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(_RELATIONS, {"view": name.replace("\0", "")})
+            cursor = await connection.execute(_RELATIONS, {"view": name.replace("\0", ""), "version": version})
             rows = await cursor.fetchall()
-        if not any(row[0] == name for row in rows):
+        shown = name if version is None else table_name(name, version)
+        if not any(row[0] == shown for row in rows):
             self.forget(name)
             raise RequestRefused(404, "there is no such view, or no application has created its table yet")
         relations = {
-            row[0][len(name) + 1 :]: Relation(
+            row[0][len(shown) + 1 :]: Relation(
                 row[0], tuple(row[2]), dict(zip(row[3], row[4], strict=True)), dict(zip(row[3], row[5], strict=True))
             )
             for row in rows
         }
-        return KnownView(name, rows[0][1], relations, time.monotonic() + _SECONDS)
+        return KnownView(name, rows[0][1], relations, version is not None, time.monotonic() + _SECONDS)

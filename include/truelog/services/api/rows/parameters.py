@@ -50,7 +50,8 @@ class RowParameters(KeyParameter):
         bool, Field(description="Continue although the view has changed since the page before. Pages may then differ.")
     ] = False
     version: Annotated[
-        int | None, Field(ge=1, lt=2**31, description="Refuse to answer from another version of the view.")
+        int | None,
+        Field(ge=1, lt=2**31, description="Answer from this version, before and after readers move to it or from it."),
     ] = None
     at_least: Annotated[
         Text, Field(description="A position token of the collector: answer when the view has read these events.")
@@ -77,7 +78,8 @@ def question(asked: RowParameters, relation: Relation, scope: Scope | None, most
     columns = tuple(_names(asked.columns))
     for name in (*columns, *(each.column for each in conditions)):
         _require_column(relation, name)
-    return RowQuestion(relation, tuple(conditions), columns, _order(asked.order, relation), asked.limit)
+    order = _order(asked.order, relation)
+    return RowQuestion(relation, tuple(conditions), columns, order, asked.limit, version=asked.version)
 
 
 def _whole_key(values: list[str], relation: Relation) -> list[Condition]:

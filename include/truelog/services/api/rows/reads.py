@@ -128,15 +128,22 @@ class Reads:
         await self._watch.wait(view, wanted, seconds, lacking)
         return True
 
-    async def freshness(self, source: Source) -> Freshness:
-        """How fresh rows are. It is kept for a second, and read again at once if the rows are of another layer."""
+    async def freshness(self, source: Source, *, pinned: bool = False) -> Freshness:
+        """How fresh rows are. It is kept for a second, and read again at once if the rows are of another layer.
+
+        pinned: the rows are of a version that was asked for.
+        """
         known = self._fresh.get(source.view)
         is_old = time.monotonic() > self._fresh_until
+        if not is_old and pinned and known is not None and known.version != source.version:
+            return _beside(source, known)
         if is_old or known is None or (known.version, known.layer) != (source.version, source.layer):
             async with self._refreshing:
                 if time.monotonic() > self._fresh_until or self._fresh.get(source.view) is known:
                     await self._refresh()
         found = self._fresh.get(source.view)
+        if pinned and found is not None and found.version != source.version:
+            return _beside(source, found)
         if found is None or (found.version, found.layer) != (source.version, source.layer):
             return Freshness(source.version, source.layer, None, "the view is being replaced")
         return found
@@ -146,6 +153,11 @@ class Reads:
             rows = await (await connection.execute(FRESHNESS)).fetchall()
         self._fresh = {view: Freshness(*fresh) for view, *fresh in rows}
         self._fresh_until = time.monotonic() + _FRESH_SECONDS
+
+
+def _beside(source: Source, served: Freshness) -> Freshness:
+    reason = f"these are the rows of version {source.version}, and readers see version {served.version}"
+    return Freshness(source.version, source.layer, None, reason)
 
 
 def replaced(view: str) -> Problem:

@@ -18,10 +18,11 @@ from truelog.support.errors import BadInput
 # The rows are read only as long as the page needs, and the sorted page is aggregated as it is.
 _STATEMENT = """
 SELECT s.version, s.layer, s.clock, s.offsets::text, s.ids::text, s.state, r.rows, r.places
-FROM truelog.served s CROSS JOIN LATERAL (
+FROM {served} s CROSS JOIN LATERAL (
     SELECT array_agg(page.row) AS rows, array_agg(page.place) AS places FROM ({page}) AS page
-) r WHERE s.view = %(view)s
+) r WHERE s.view = %(view)s{only}
 """
+_PINNED = " AND s.version = %(version)s::integer"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class RowQuestion:
     order: tuple[Order, ...]
     limit: int
     after: tuple[str | None, ...] | None = None
+    version: int | None = None  # that the relation belongs to, whatever version the view shows
 
     def statement(self, view: str) -> tuple[bytes, dict[str, str | None]]:
         """The statement and its parameters. It reads one row more than the limit, to see whether there are more.
@@ -57,9 +59,12 @@ class RowQuestion:
             self.order,
             self.limit + 1,
             None if self.after is None else tuple(each is None for each in self.after),
+            self.version is not None,
         )
         values: dict[str, str | None] = {f"c{n}": each.value for n, each in enumerate(self.conditions)}
         values |= {f"a{n}": value for n, value in enumerate(self.after or ())}
+        if self.version is not None:
+            values["version"] = str(self.version)
         return _text(form), {"view": view, **values}
 
 
@@ -74,6 +79,7 @@ class _Form:
     order: tuple[Order, ...]
     limit: int
     is_null: tuple[bool, ...] | None
+    is_pinned: bool
 
 
 @lru_cache(maxsize=1_024)
@@ -97,12 +103,16 @@ def _text(form: _Form) -> bytes:
         page = sql.SQL("SELECT row, place FROM ({}) AS arms ORDER BY {} LIMIT {}").format(
             sql.SQL(" UNION ALL ").join(arms), merged_by, limit
         )
-    return with_source(page)
+    return with_source(page, pinned=form.is_pinned)
 
 
-def with_source(page: sql.Composed) -> bytes:
-    """The statement that reads a page of rows and places, and what the rows of the view `%(view)s` were made of."""
-    return sql.SQL(_STATEMENT).format(page=page).as_bytes(None)
+def with_source(page: sql.Composed, *, pinned: bool = False) -> bytes:
+    """The statement that reads a page of rows and places, and what the rows of the view `%(view)s` were made of.
+
+    The rows are of the version that readers see, or if `pinned`, of the version `%(version)s`.
+    """
+    served = sql.Identifier("truelog", "served_version" if pinned else "served")
+    return sql.SQL(_STATEMENT).format(page=page, served=served, only=sql.SQL(_PINNED if pinned else "")).as_bytes(None)
 
 
 def _selected(form: _Form, types: dict[str, str]) -> sql.Composed:

@@ -1,0 +1,1 @@
+"""What readers see of the tables of views."""

@@ -1,0 +1,56 @@
+"""Which versions the DAG `cut_over` has work for, and who moves the readers when a version is proved."""
+
+from unittest.mock import Mock
+
+import pytest
+
+from tests.library.versions.two_versions import TwoVersions
+from truelog.batch.batch_context import BatchContext
+from truelog.support.setting_groups.versions import CutOver
+from truelog.versions.build import Built, build_version, views_due
+from truelog.versions.cut_over import back, cut_over
+
+
+def is_due(versions: TwoVersions, whose: CutOver) -> bool:
+    return versions.name in views_due(versions.settings.model_copy(update={"cut_over": whose}))
+
+
+def built(versions: TwoVersions, *, moves: bool) -> Built:
+    """Do what is left for version 2. It is filled and proved, so nothing needs Spark."""
+    context = BatchContext(Mock(), versions.settings, Mock())
+    return build_version(context, versions.second, lambda _: None, moves=moves, doer="test")
+
+
+def test_readers_of_a_proved_version_are_moved_unless_cut_over_is_manual(versions: TwoVersions) -> None:
+    assert not is_due(versions, CutOver.AUTOMATIC), "no application has deployed version 2"
+    versions.run_both()
+    assert is_due(versions, CutOver.MANUAL), "version 2 must be built"
+    versions.make_ready()
+    assert (is_due(versions, CutOver.AUTOMATIC), is_due(versions, CutOver.MANUAL)) == (True, False)
+
+    assert built(versions, moves=False) == Built(versions.name, 2, verdict="EQUAL")
+    assert versions.seen() == [("a", 1)]
+    assert built(versions, moves=True) == Built(versions.name, 2, verdict="EQUAL", moved=True)
+    assert versions.seen() == [("a", 2)]
+    assert not is_due(versions, CutOver.AUTOMATIC)
+    assert built(versions, moves=True).reason == "readers see it already"
+
+
+def test_a_version_that_readers_left_is_not_shown_again_by_itself(versions: TwoVersions) -> None:
+    versions.make_ready()
+    cut_over(versions.settings, versions.name, doer="test")
+    back(versions.settings, versions.name, doer="test")
+    assert not is_due(versions, CutOver.AUTOMATIC)
+    assert "only on request" in built(versions, moves=True).reason
+    assert versions.seen() == [("a", 1)]
+
+
+@pytest.mark.parametrize("verdict", ["DIFFERENT", "EQUAL"])
+def test_an_old_comparison_proves_nothing(versions: TwoVersions, verdict: str) -> None:
+    versions.make_ready()
+    versions.prove(2, verdict)
+    assert not is_due(versions, CutOver.MANUAL)
+    versions.connection.execute(
+        "UPDATE truelog.reconciliation SET finished_at = now() - interval '2 hours' WHERE view = %s", (versions.name,)
+    )
+    assert is_due(versions, CutOver.MANUAL)
