@@ -34,6 +34,7 @@ ORDER = (
     "dead_letters",
     "commands",
     "rules",
+    "notifications",
     "traffic",
     "services",
     "client",

@@ -19,6 +19,7 @@ from tests.chosen_views import copy_views
 from tests.command import answer, process_answer, truelog
 from tests.deadline import until
 from tests.library.commands.command_client import CommandClient, send_until_answered
+from tests.library.listener import Listener, listening
 from tests.library.relay.read_topic import table
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import page_view
@@ -54,10 +55,17 @@ READ = {topic for view in VIEWS.values() for topic in view.reads}
 
 
 @pytest.fixture(scope="module")
-def shop(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def listener() -> Iterator[Listener]:
+    with listening() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shop(world: World, listener: Listener, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """An open shop, whose first visitors were served."""
     folder = copy_views(tmp_path_factory.mktemp("views"), *VIEWS, BATCH_ONLY)
-    with known(world.settings, views_folder=str(folder), api_wait_seconds="60"):
+    channels = {"wall": {"kind": "webhook", "url": listener.url}}
+    with known(world.settings, views_folder=str(folder), api_wait_seconds="60", notification_channels=channels):
         runtime.up(world.settings, SERVICES, tethered=True)
         opened = Shop(world, VIEWS)
         opened.application("archive")
@@ -123,15 +131,31 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop) -> 
     assert rows == [("lamp", 3, False)]
 
 
-def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: Shop) -> None:
-    """The stream dies in the merge of the search, and reads its record again. The last step compares the hits."""
+def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: Shop, listener: Listener) -> None:
+    """The stream dies in the merge of the search, and reads its record again. The last step compares the hits.
+
+    A webhook is notified of each hit, always with the same id, although the notifier is killed too.
+    """
+    shop.catch_up()
+    notified = answer("notifications", "add", "likes", "--hit", "liked", "--to", "wall")
+    assert notified["in_log"], notified
+    until(lambda: _require_notifier_reads(shop, "search_hits"), 30, "the notifier's first look")
     added = answer("searches", "add", "liked", "(I like) NOT bike*", "--on", "tweet")
     assert added["in_log"], added
     shop.killed("stream", "merge.added:1:kill")
+    before = pids(shop.world.settings, "notifier")
+    os.kill(before["notifier"], signal.SIGKILL)
     shop.catch_up()
-    hits = answer("searches", "show", "liked")["hits"]
+    hits = answer("searches", "show", "liked", "--hits", "1000")["hits"]
     assert hits
     assert all(each["snippet"].startswith("I like my") for each in hits)
+
+    until(lambda: require_restarted(shop.world.settings, before), 60, "the killed notifier")
+    until(
+        lambda: _require_all_taken(listener, {each["document"] for each in hits}), 30, "the notifications of all hits"
+    )
+    ids = {(each["row"]["document"], each["id"]) for each in listener.taken}
+    assert len({document for document, _ in ids}) == len(ids)
 
 
 def test_an_application_does_what_its_page_says(
@@ -195,6 +219,16 @@ def _require_decisions_in_log(count: int) -> None:
     decisions = answer("commands", "log", "--key", "by-commands")["decisions"]
     if sum(each["in_log"] for each in decisions) != count:
         raise ServiceDown(str(decisions))
+
+
+def _require_notifier_reads(shop: Shop, view: str) -> None:
+    if not shop.world.ask("SELECT FROM truelog.notification_place WHERE view = %s", view):
+        raise ServiceDown(f"the notifier does not read the changes of {view} yet")
+
+
+def _require_all_taken(listener: Listener, documents: set[str]) -> None:
+    if missing := documents - {each["row"]["document"] for each in listener.taken}:
+        raise ServiceDown(f"the webhook has not received the hits {sorted(missing)}")
 
 
 def _require_lag_is_ok() -> None:

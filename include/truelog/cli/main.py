@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from truelog import __version__
-from truelog.cli import commanding, patterning, searching, tailing, versioning
+from truelog.cli import commanding, tailing, versioning
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -24,6 +24,7 @@ from truelog.cli.commands import (
 )
 from truelog.cli.failure import explained
 from truelog.cli.output import say
+from truelog.cli.rules import notifying, patterning, searching
 from truelog.support.terminal import log_to_terminal
 
 COMMANDS = (
@@ -56,6 +57,7 @@ GROUPS = {
     "events": eventing.app,
     "limit": limiting.app,
     "output": lagging.output_app,
+    "notifications": notifying.app,
     "patterns": patterning.app,
     "searches": searching.app,
     "versions": versioning.app,

@@ -73,6 +73,16 @@ RETENTION: dict[str, Expiring | str] = {
     ),
     "view_reader": Expiring("last_at", "history_keep_seconds"),
     "wrong_clock": Expiring("found_at", "history_keep_seconds"),
+    "notification_delivery": Expiring("made_at", "notification_keep_seconds", "t.done_at IS NULL"),
+    "notification_row": Expiring("changed_at", "notification_keep_seconds"),
+    "notification_incident": Expiring(
+        "until",
+        "notification_keep_seconds",
+        "EXISTS (SELECT FROM truelog.notification_delivery d WHERE d.incident = t.id) "
+        "OR EXISTS (SELECT FROM truelog.notification_row r WHERE r.incident = t.id)",
+    ),
+    "notification_place": _PER_VIEW,
+    "notifier": "at most one row",
     "certificate": "kept: a proof must stay verifiable. About 9 MB a year for each view",
     "log_cut": "kept: each explains a range of offsets. One row for each cut of the log",
     "log_day": "kept: every rebuild needs it. One row for each day and partition",

@@ -23,6 +23,7 @@ OUTPUT_CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"
 _PORTION = 5_000  # rows in one transaction of Kafka
 _MOST = 100_000  # the rows of a single transaction of the view that are not split
 _KEPT = "1 hour"  # how long published rows stay, for readers of the outbox
+_KEPT_FOR_NOTIFIER = "7 days"  # and how long at most, if the notifier has not read them
 
 _ROWS = """
     WITH steps AS (
@@ -42,7 +43,11 @@ _ROWS = """
 _TRIM = """
     WITH gone AS (
         DELETE FROM truelog.output_step WHERE view = %(view)s AND version = %(version)s AND last < %(number)s
-            AND made_at < now() - %(kept)s::interval RETURNING last
+            AND made_at < now() - %(kept)s::interval
+            AND (made_at < now() - %(longest)s::interval OR NOT EXISTS (
+                SELECT FROM truelog.notification_place p
+                WHERE (p.view, p.version) = (output_step.view, output_step.version) AND p.number < output_step.last
+            )) RETURNING last
     )
     DELETE FROM truelog.outbox
     WHERE view = %(view)s AND version = %(version)s AND number <= (SELECT max(last) FROM gone)
@@ -104,7 +109,7 @@ class ViewFeed:
         return [self._row(each) for each in (*removed, *stored)]
 
     def trim(self, number: int) -> None:
-        self._connection.execute(_TRIM, self._own | {"number": number, "kept": _KEPT})
+        self._connection.execute(_TRIM, self._own | {"number": number, "kept": _KEPT, "longest": _KEPT_FOR_NOTIFIER})
 
     @property
     def _own(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ FOLDERS = (  # each after the services that it needs
     "collector",
     "monitor",
     "relay",
+    "notifier",
     "api",
 )
 SERVICES: tuple[Service, ...] = tuple(

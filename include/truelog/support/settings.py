@@ -35,6 +35,7 @@ from truelog.support.errors import NotSetUp
 from truelog.support.setting_groups import services as service_settings
 from truelog.support.setting_groups.alerts import AlertSettings
 from truelog.support.setting_groups.capture import CaptureSettings
+from truelog.support.setting_groups.notifications import NotificationSettings
 from truelog.support.setting_groups.services import Address, ServiceSettings
 from truelog.support.setting_groups.versions import VersionSettings
 
@@ -68,7 +69,7 @@ def default_home() -> Path:
     return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
 
 
-class Settings(ServiceSettings, AlertSettings, CaptureSettings, VersionSettings):
+class Settings(ServiceSettings, AlertSettings, CaptureSettings, NotificationSettings, VersionSettings):
     """Immutable settings. `Settings()` loads the default home, and `Settings(home=…)` loads another home."""
 
     model_config = SettingsConfigDict(env_prefix="TRUELOG_", frozen=True, extra="forbid")

@@ -18,6 +18,7 @@ from truelog.support.settings import PROJECT, Settings
 
 PAGE = (PROJECT / "docs" / "patterns.md").read_text()
 SEARCHES = (PROJECT / "docs" / "searches.md").read_text()
+NOTIFICATIONS = (PROJECT / "docs" / "notifications.md").read_text()
 RULE = re.findall(r"```rule\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
@@ -63,8 +64,28 @@ def test_rules_and_searches_are_added_changed_and_retired(
         ran = truelog("patterns", "add", "hostile.rule")
         assert (ran.returncode, "nested too deeply" in ran.stderr or "not valid JSON" in ran.stderr) == (2, True)
         require_searches(platform)
+        monkeypatch.setenv(
+            "TRUELOG_NOTIFICATION_CHANNELS", re.findall(r"CHANNELS='(.*?)'", NOTIFICATIONS, re.DOTALL)[0]
+        )
+        require_examples(NOTIFICATIONS)
+        require_notifications(platform)
     finally:
         service.die()
+
+
+def require_notifications(settings: Settings) -> None:
+    """A notification rule is refused, changed and retired, and its record does not contain the channel's secret."""
+    add = ("notifications", "add", "outage", "--hit", "outages", "--to", "on_call", "--group-by", "event_type")
+    assert "in force with this declaration already" in answer(*add, exit_code=1)["refused"]
+    [fraud, outage] = answer("notifications", "list")["notifications"]
+    assert (fraud["notification"], outage["group_by"], outage["window_seconds"]) == ("fraud", ["event_type"], 3600)
+    assert answer(*add, "--window", "30m")["in_log"]
+    assert answer("notifications", "retire", "outage")["in_log"]
+    assert "no notification outage" in answer("notifications", "retire", "outage", exit_code=1)["refused"]
+    assert [each["notification"] for each in answer("notifications", "list")["notifications"]] == ["fraud"]
+    records = records_of(settings, "notification_rule")
+    assert [each["verb"] for each in records] == ["set", "set", "set", "retired"]
+    assert "a-secret" not in json.dumps(records)
 
 
 def require_searches(settings: Settings) -> None:

@@ -1,0 +1,58 @@
+"""Sends messages to channels. No error contains an address or a secret."""
+
+import smtplib
+import ssl
+from urllib.parse import unquote, urlsplit
+
+from truelog.notifications import message as forms
+from truelog.notifications.message import Message
+from truelog.support.errors import NotSetUp, ReceiverDown
+from truelog.support.http_client import post_json
+from truelog.support.setting_groups.notifications import Channel
+
+
+def send(channel: Channel, message: Message, seconds: float) -> None:
+    """Send a message, and return once the channel has accepted it.
+
+    Raises:
+        ReceiverDown: the channel did not accept it. A later try may succeed.
+        NoticeRefused: the channel will never accept it.
+        NotSetUp: the channel's address is not valid.
+    """
+    if channel.kind == "email":
+        _mail(channel, message, seconds)
+        return
+    headers = {"Idempotency-Key": str(message.id)}
+    if token := channel.token.get_secret_value():
+        headers["Authorization"] = f"Bearer {token}"
+    url = channel.url.get_secret_value()
+    if channel.kind == "alertmanager":
+        post_json(f"{url.rstrip('/')}/api/v2/alerts", forms.alertmanager(message), headers, seconds)
+    else:
+        post_json(url, forms.webhook(message), headers, seconds)
+
+
+def _mail(channel: Channel, message: Message, seconds: float) -> None:
+    """Send a mail. `smtps` is encrypted from the beginning; `smtp` is, if the server can encrypt."""
+    try:
+        url = urlsplit(channel.url.get_secret_value())
+        host, port = url.hostname, url.port
+    except ValueError:
+        host, port = None, None
+    if not host or url.scheme not in ("smtp", "smtps") or not channel.to.strip():
+        raise NotSetUp("a mail channel needs the url of a mail server and `to`: see docs/notifications.md") from None
+    context = ssl.create_default_context()
+    try:
+        server = (
+            smtplib.SMTP_SSL(host, port or 465, timeout=seconds, context=context)
+            if url.scheme == "smtps"
+            else smtplib.SMTP(host, port or 587, timeout=seconds)
+        )
+        with server:
+            if url.scheme == "smtp" and server.ehlo() and server.has_extn("starttls"):
+                server.starttls(context=context)
+            if url.username:
+                server.login(unquote(url.username), unquote(url.password or ""))
+            server.send_message(forms.mail(message, channel.sender, channel.to))
+    except (smtplib.SMTPException, OSError, ValueError) as error:  # the texts of these errors may quote addresses
+        raise ReceiverDown(f"the mail server did not accept it: {type(error).__name__}") from None

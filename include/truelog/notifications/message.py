@@ -1,0 +1,69 @@
+"""Message: what a notification says, in the form of each kind of channel."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from email.message import EmailMessage
+from typing import Any
+
+from truelog.support.timestamps import to_text
+
+_SUBJECT_LENGTH = 200  # characters
+
+
+@dataclass(frozen=True)
+class Message:
+    """A notification that waits. `id` is the same in each try."""
+
+    id: uuid.UUID
+    incident: uuid.UUID
+    says: str  # `opened` or `retracted`
+    body: dict[str, Any]
+    opened_at: datetime
+    until: datetime
+    made_at: datetime
+    tries: int
+
+    @property
+    def text(self) -> str:
+        text = str(self.body["text"])
+        return text if self.says == "opened" else f"Retracted: {text}"
+
+
+def webhook(message: Message) -> dict[str, Any]:
+    about = {
+        "id": str(message.id),
+        "incident": str(message.incident),
+        "says": message.says,
+        "at": to_text(message.made_at),
+    }
+    return about | message.body | {"text": message.text}
+
+
+def alertmanager(message: Message) -> list[dict[str, Any]]:
+    """An alert that ends with its incident, so Alertmanager needs no further notification."""
+    ends = message.until if message.says == "opened" else message.made_at
+    return [
+        {
+            "labels": {
+                "alertname": message.body["notification"],
+                "service": "truelog-notifications",
+                "subject": message.body["subject"],
+                "incident": str(message.incident),
+            },
+            "annotations": {"summary": message.text},
+            "startsAt": message.opened_at.isoformat(),
+            "endsAt": max(ends, message.opened_at).isoformat(),
+        }
+    ]
+
+
+def mail(message: Message, sender: str, to: str) -> EmailMessage:
+    made = EmailMessage()
+    made["Subject"] = " ".join(message.text.split())[:_SUBJECT_LENGTH]
+    made["From"], made["To"] = sender, to
+    made["Message-ID"] = f"<{message.id}@truelog>"
+    made["Idempotency-Key"] = str(message.id)
+    row = "\n".join(f"{name}: {value}" for name, value in message.body["row"].items())
+    made.set_content(f"{message.text}\n\n{row}\n\nincident {message.incident}\n")
+    return made

@@ -1,0 +1,35 @@
+"""The notifier's round: the changes of all views that rules are about."""
+
+import logging
+from collections import defaultdict
+
+from truelog.notifications import intake, rulebook, source
+from truelog.notifications.rule import NotificationRule
+from truelog.storage.database import Connection
+from truelog.support.errors import BadDeclaration
+from truelog.support.settings import Settings
+
+log = logging.getLogger("truelog.notifications")
+
+
+def look(settings: Settings, connection: Connection) -> int:
+    """Take in the next changes of each view, and return how much there was to do. Each view has its own transaction."""
+    rules = rulebook.read_on(connection)
+    if rules is None:
+        return 0
+    by_view = defaultdict[str, list[NotificationRule]](list)
+    for rule in rules:
+        by_view[rule.about.view].append(rule)
+    source.close_others(connection, by_view)
+    return sum(_look_at(settings, connection, view, of_view) for view, of_view in sorted(by_view.items()))
+
+
+def _look_at(settings: Settings, connection: Connection, view: str, rules: list[NotificationRule]) -> int:
+    """Take in the next changes of a view. The changes of a view without a valid file wait."""
+    try:
+        with connection.transaction():
+            opened = source.open_source(settings, connection, view)
+            return intake.take_in(connection, opened, rules) if opened else 0
+    except BadDeclaration as error:
+        log.warning("%s has no notifications: %s", view, error)
+        return 0

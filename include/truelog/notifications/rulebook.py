@@ -1,0 +1,48 @@
+"""The notification rules in force, as the states of commands say."""
+
+from truelog.notifications.rule import NotificationRule, check
+from truelog.storage.database import Connection
+from truelog.support.errors import BadInput
+
+TOPIC = "notification_rule"
+_LOOK = "2 seconds"  # between the times that the notifier tells that it looks
+
+_POSITION = """
+    SELECT f.topic_id, p.next_offset, n.topic_id, n.next_offset, n.looked_at > now() - %s::interval
+    FROM (SELECT) AS one
+    LEFT JOIN (truelog.command_fold f JOIN truelog.command_position p USING (event)) ON event = %s
+    LEFT JOIN truelog.notifier n ON true
+"""
+
+
+def in_force(connection: Connection) -> list[NotificationRule]:
+    """The rules in force, by name. A rule that this release does not accept is left out."""
+    query = "SELECT key, state FROM truelog.command_key WHERE event = %s AND state <> '{}' ORDER BY key"
+    found = list[NotificationRule]()
+    for name, state in connection.execute(query, (TOPIC,)).fetchall():
+        try:
+            found.append(check(state, str(name)))
+        except (BadInput, KeyError, TypeError):
+            continue
+    return found
+
+
+def read_on(connection: Connection) -> list[NotificationRule] | None:
+    """The rules in force, and remember how far they were read.
+
+    None while they are made again from the log, and were read further before: some may be missing.
+    """
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        [(topic, end, known_topic, known_end, is_recent)] = connection.execute(_POSITION, (_LOOK, TOPIC)).fetchall()
+        is_behind = known_end is not None and (end is None or (topic == known_topic and end < known_end))
+        if is_behind:
+            topic, end = known_topic, known_end
+        if not is_recent or (topic, end) != (known_topic, known_end):
+            connection.execute(
+                "INSERT INTO truelog.notifier (looked_at, topic_id, next_offset) VALUES (now(), %s, %s) "
+                "ON CONFLICT (one) DO UPDATE SET looked_at = excluded.looked_at, topic_id = excluded.topic_id, "
+                "next_offset = excluded.next_offset",
+                (topic, end),
+            )
+        return None if is_behind else in_force(connection)

@@ -1,0 +1,1 @@
+"""The service that notifies channels of matches and hits."""

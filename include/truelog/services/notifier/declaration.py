@@ -1,0 +1,12 @@
+"""The `notifier` service, which has no port: it is ready if it has looked for changes recently."""
+
+from truelog.services.declaration import Check, Service
+from truelog.services.notifier import notifier_look
+
+SERVICE = Service(
+    name="notifier",
+    module="truelog.services.notifier.service",
+    after=("postgresql",),
+    kafka=None,
+    check=Check(notifier_look.require_look, notifier_look.address),
+)

@@ -1,0 +1,64 @@
+"""What each kind of channel gets, on real servers."""
+
+from pydantic import SecretStr
+
+from tests.builders.notifications import set_rule
+from tests.deadline import until
+from tests.library.listener import Listener
+from tests.library.notifications.found_rows import FoundRows, hit
+from tests.library.notifications.mail_server import mail_server
+from tests.library.notifications.rounds import deliver, look, require_try
+from truelog.notifications import history
+from truelog.support.setting_groups.notifications import Channel
+from truelog.support.settings import Settings
+
+
+def test_alertmanager_gets_an_alert_that_ends(told: Settings, hits: FoundRows, listener: Listener) -> None:
+    alerted = Channel(kind="alertmanager", url=SecretStr(listener.url))
+    settings = told.model_copy(update={"notification_channels": {"ops": alerted}})
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    deliver(settings, hits.connection)
+    hits.change(removed=(hit("post:0:1"),))
+    deliver(settings, hits.connection)
+    [opened], [retracted] = listener.taken
+    assert listener.paths == ["/api/v2/alerts"] * 2
+    assert opened["labels"] == retracted["labels"]
+    assert opened["labels"]["alertname"] == "outage"
+    assert retracted["startsAt"] == opened["startsAt"] <= retracted["endsAt"] < opened["endsAt"]
+    assert retracted["annotations"]["summary"].startswith("Retracted: ")
+
+
+def test_a_mail_has_the_text_and_the_row(told: Settings, hits: FoundRows) -> None:
+    set_rule(hits.connection, "outage", "hit", "outages", template="$search\n$snippet")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    with mail_server() as (port, mails):
+        mailed = Channel(kind="email", url=SecretStr(f"smtp://127.0.0.1:{port}"), to="ann@example.org, bob@example.org")
+        closed = mailed.model_copy(update={"url": SecretStr("smtp://ann:a-secret@127.0.0.1:1")})
+        deliver(told.model_copy(update={"notification_channels": {"ops": closed}}), hits.connection)
+        [failed] = history.deliveries(hits.connection, None, 1)
+        assert failed["failed"] == "the mail server did not accept it: ConnectionRefusedError"
+        settings = told.model_copy(update={"notification_channels": {"ops": mailed}})
+        until(lambda: require_try(settings, hits.connection), 20, "a try")
+    [mail] = mails
+    assert "Subject: outages Kafka is down: post:0:1" in mail
+    assert "bob@example.org" in mail
+    assert "document: post:0:1" in mail
+    [delivered] = history.deliveries(hits.connection, None, 1)
+    assert f"Idempotency-Key: {delivered['id']}" in mail
+
+
+def test_an_address_that_is_not_valid_is_never_quoted(told: Settings, hits: FoundRows) -> None:
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    for kind, url in (("webhook", "nowhere/a-secret"), ("email", "http://a-secret"), ("email", "smtp://[a-secret")):
+        declared = Channel.model_validate({"kind": kind, "url": url, "to": "ann@example.org"})
+        settings = told.model_copy(update={"notification_channels": {"ops": declared}})
+        look(hits.connection)
+        until(lambda given=settings: require_try(given, hits.connection), 20, "a try")  # type: ignore[misc]
+        [failed] = history.deliveries(hits.connection, None, 1)
+        assert failed["failed"]
+        assert "a-secret" not in failed["failed"]

@@ -1,0 +1,34 @@
+"""Notification rules: what is refused, and the columns that templates may name."""
+
+from typing import Any
+
+import pytest
+
+from tests.library.notifications.found_rows import hit, match
+from truelog.notifications.rule import KINDS, check
+from truelog.support.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"template": "$colour"}, "a hit has no column colour; it has document"),
+        ({"template": "100 $"}, r"write columns as \$name"),
+        ({"template": " "}, r"write columns as \$name"),
+        ({"template": "${snippet.__class__}"}, r"write columns as \$name"),
+        ({"group_by": "entity_id"}, "a hit has no column entity_id"),
+        ({"kind": "tick"}, "a rule is about a match or a hit"),
+    ],
+)
+def test_a_bad_rule_is_refused(changed: dict[str, Any], reason: str) -> None:
+    rule = {"kind": "hit", "subject": "a", "channel": "ops", "window_seconds": 60, "template": "$search"}
+    assert check(rule, "a").fits(hit("post:0:1", "a"))
+    with pytest.raises(BadInput, match=reason):
+        check(rule | changed, "a")
+
+
+def test_columns_of_templates_are_columns_of_the_views() -> None:
+    for name, row in (("hit", hit("a")), ("match", match("a"))):
+        assert set(KINDS[name].columns) <= row.keys()
+        rule = {"kind": name, "subject": "a", "channel": "ops", "window_seconds": 60, "template": KINDS[name].template}
+        assert check(rule, "a").text(row)
