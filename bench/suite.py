@@ -13,7 +13,8 @@
 11. requests of one address beyond its limit, on a platform of its own
 12. point reads of the API, on a platform of its own
 13. commands on one key and on a million keys, on a platform of its own
-14. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
+14. the figures of cubes over 30 days, on a platform of its own
+15. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
     and a kill, with four views and with all, each on a platform of its own
 """
 
@@ -26,6 +27,7 @@ from bench import (
     archiving,
     collecting,
     deciding,
+    exploring,
     fanout,
     flink,
     folding,
@@ -217,6 +219,10 @@ class Suite:
     def commands(self) -> list[Row]:
         return deciding.run(self.settings, seconds=self.seconds)
 
+    def figures(self) -> list[Row]:
+        self.running = "figures", streaming.launch(self.settings, exploring.VIEWS)
+        return list(exploring.run(self.settings))
+
     def whole_four(self) -> list[Row]:
         return list(whole.run(self.settings, VIEWS[FOUR], self.seconds, [whole.FAST]))
 
@@ -279,6 +285,7 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "limits": Suite.limits,
     "reads": Suite.reads,
     "commands": Suite.commands,
+    "figures": Suite.figures,
     "whole_four": Suite.whole_four,
     "whole_catalogue": Suite.whole_catalogue,
 }
@@ -289,6 +296,7 @@ APART: Mapping[str, Mapping[str, str]] = {
     "limits": {},
     "reads": {},
     "commands": {},
+    "figures": {},
     "whole_four": {},
     "whole_catalogue": {},
 }  # on a platform of its own, with these settings

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 
 from pages import (
     alerts,
+    analytics,
     application_actions,
     backfills,
     certificates,
@@ -28,7 +29,7 @@ from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotSetUp, TruelogError
 
 _MODULES: tuple[ModuleType, ...] = (files, data, rows, records, reconciliations, certificates, docs, export)
-_MODULES += (explain, dead_letters, backfills, application_actions, alerts)
+_MODULES += (explain, dead_letters, backfills, application_actions, alerts, analytics)
 _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404, Fenced: 409}
 
 

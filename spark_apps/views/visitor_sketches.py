@@ -42,6 +42,7 @@ VIEW = View(
         "seen": Bloom(capacity=100_000, error=0.01),
     },
     present={"top_pages": TOP_PAGES},
+    all_if_null=("page",),
     checks=("views > 0", "visitors > 0"),
     columns={
         "day": "start of the day (UTC), by corrected event time",

@@ -20,6 +20,7 @@ TITLES = {
     "flow": "Flow",
     "streams": "Streams",
     "views": "Views",
+    "analytics?view=page_views&by=host": "Analytics",
     "view?name=page_views": "page_views",
     "reconciliations": "Reconciliations",
     "reconciliation?id=59": "page_views",

@@ -60,6 +60,7 @@ READABLE = (
     *("data/reconciliations?verdict=EQUAL&since=2026-01-01T00:00:00Z&order=view&skip=10", "certificates", "record"),
     *("dead-letters", "freshness", "data/freshness?reader=archive&reader=page_views&hours=6"),
     *("explain", "data/explain?view=page_views&where=host+is+NULL"),
+    *("analytics", "data/cubes", "data/analytics?view=page_views&by=host&hours=1&where=page%3D/item/1"),
     *("data/certificates", "data/certificates?view=page_views", "data/skipped", "data/backfills?skip=5"),
     *("data/partials?since=2026-11-01&until=2026-11-30", "flow", "data/flow"),
 )
@@ -123,6 +124,8 @@ def test_unknown_paths_and_names_return_404(users: dict[str, Airflow]) -> None:
         "data/rows?name=page_views&where=views%3Ex",
         "data/rows?name=page_views&where=views",
         "data/rows?name=page_views&order=x",
+        "data/analytics?view=page_views&by=views",
+        "data/analytics?view=click_through",
         "data/reconciliations?order=sample",
     ],
 )

@@ -40,6 +40,8 @@ HTTP: dict[str, tuple[int, int]] = {
     "data/view?name=v1": (24, 450),
     "data/rows?name=v1": (11, 100),
     "data/rows?name=v1&where=host%3Dh1&order=views": (11, 100),
+    "data/cubes": (4, 120),
+    "data/analytics?view=v1&by=host&hours=720": (18, 1_100),  # a course has a row for each step and line
     "data/reconciliations": (7, 120),
     "data/reconciliations?verdict=DIFFERENT&text=v&order=different": (7, 120),
     "data/reconciliations?run=scheduled__7": (11, 120),

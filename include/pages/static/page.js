@@ -6,6 +6,7 @@ const TABS = {
   flow: "Flow",
   streams: "Streams",
   views: "Views",
+  analytics: "Analytics",
   reconciliations: "Reconciliations",
   quality: "Quality",
   "dead-letters": "Dead letters",

@@ -119,16 +119,16 @@ def _all_columns(connection: Connection, query: RowQuery) -> list[Column]:
 
 
 @contextmanager
-def refused_input(connection: Connection, seconds: int | None = None) -> Iterator[None]:
+def refused_input(
+    connection: Connection, seconds: int | None = None, cure: str = "Request fewer rows or order by a key column"
+) -> Iterator[None]:
     """Limit the duration of queries, and turn the errors that the user's input causes into BadInput."""
     if seconds is not None:
         connection.execute(sql.SQL("SET LOCAL statement_timeout = {}").format(sql.Literal(f"{seconds}s")))
     try:
         yield
     except psycopg.errors.QueryCanceled as slow:
-        raise BadInput(
-            f"the query takes longer than {seconds} s. Request fewer rows or order by a key column"
-        ) from slow
+        raise BadInput(f"the query takes longer than {seconds} s. {cure}") from slow
     except psycopg.DataError as wrong:
         raise BadInput(str(wrong).splitlines()[0]) from wrong
 

@@ -55,6 +55,9 @@ class Distinct(Measure):
     def columns(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: "integer[]"}
 
+    def united(self, name: str) -> str:
+        return f"""truelog.distinct_united(string_agg(array_to_string("{name}", ','), ','))"""
+
     def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'truelog.distinct_plus(t."{name}", excluded."{name}")'}
 

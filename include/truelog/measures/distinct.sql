@@ -7,6 +7,15 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     ) END
 $$;
 
+-- The union of the codes of many rows, which are written one after another. An aggregate over `distinct_plus` would sort
+-- the codes again for each row.
+CREATE OR REPLACE FUNCTION truelog.distinct_united(written text) RETURNS integer[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT array_agg(code ORDER BY code) FROM (
+        SELECT max(code) AS code FROM unnest(('{' || written || '}')::integer[]) AS code GROUP BY code >> 6
+    ) AS registers
+$$;
+
 -- Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6: no empirical constants.
 -- ranks[k+1] counts the registers of rank k, 0 <= k <= 65 - precision.
 CREATE OR REPLACE FUNCTION truelog.distinct_estimate(codes integer[], "precision" integer) RETURNS bigint

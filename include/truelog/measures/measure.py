@@ -31,6 +31,7 @@ class Measure:
 
     per_value = False  # True if rows are first counted per prepared value, because a list of all rows would be too long
     is_additive = False  # True if states are numbers whose sum is the state of all events
+    error = 0.0  # the relative error of what readers see; 0 if it is exact
     keeps_one_event = False  # True if a state is an event's place, its columns, and whether it deletes the row
 
     def accepts(self, dtype: DataType) -> bool:
@@ -69,6 +70,10 @@ class Measure:
     def shown(self, name: str, dtype: DataType) -> dict[str, str]:
         """The SQL of each column that readers see."""
         return {name: f'"{name}"'}
+
+    def united(self, name: str) -> str | None:
+        """The SQL aggregate of the stored states of several rows. None if readers cannot add rows of this measure."""
+        return None
 
     def exists_if(self, name: str) -> str:
         """The SQL condition for a row that has no other measure to exist."""

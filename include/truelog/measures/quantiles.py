@@ -71,6 +71,9 @@ class Quantiles(Measure):
     def columns(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: "bigint[]"}
 
+    def united(self, name: str) -> str:
+        return f"""truelog.quantiles_united(string_agg(array_to_string("{name}", ','), ','))"""
+
     def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'truelog.quantiles_plus(t."{name}", excluded."{name}")'}
 

@@ -45,6 +45,9 @@ class Sum(Measure):
     def columns(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: sql_type(_total_type(dtype))}
 
+    def united(self, name: str) -> str:
+        return f'sum("{name}")'
+
     def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'coalesce(t."{name}" + excluded."{name}", t."{name}", excluded."{name}")'}
 

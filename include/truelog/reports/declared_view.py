@@ -1,9 +1,11 @@
 """What a view's file declares, for reports that are made often. A file is loaded again if it has changed."""
 
+import ast
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from truelog.schema import declaration_files
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -16,6 +18,14 @@ def declared_view(settings: Settings, name: str) -> tuple[View | None, str]:
     with suppress(OSError):
         return _loaded(path, path.stat().st_ctime_ns)
     return _loaded(path, 0)
+
+
+def about_view(settings: Settings, name: str) -> str:
+    """The text at the begin of the view's file. Empty if the file has none or cannot be read."""
+    try:
+        return ast.get_docstring(ast.parse(declaration_files.content(settings.views_folder / f"{name}.py"))) or ""
+    except (BadDeclaration, ValueError, SyntaxError, RecursionError, MemoryError):
+        return ""
 
 
 @lru_cache(maxsize=1_000)

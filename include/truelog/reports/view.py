@@ -3,7 +3,6 @@
 If a file cannot be loaded, the view is listed with the reason, so that no view disappears.
 """
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,8 +16,7 @@ from truelog.lag import report as lag_report
 from truelog.lag.freshness_series import FreshnessTimeline
 from truelog.lag.time_steps import TimeRange
 from truelog.reconcile import verification_status
-from truelog.reports.declared_view import declared_view
-from truelog.schema import declaration_files
+from truelog.reports.declared_view import about_view, declared_view
 from truelog.schema.event import EventType, load_proposals
 from truelog.serving import build_schedule, view_readers
 from truelog.serving import status as serving_status
@@ -27,7 +25,6 @@ from truelog.serving.status import ServingStatus
 from truelog.serving.view_readers import ViewReader
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
-from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.tables.side_tables import relation_names
 from truelog.views import catalogue
@@ -205,7 +202,7 @@ def _entry(settings: Settings, name: str, status: ViewStatus | None, table: View
         known |= {"state": status.state, "reason": status.reason, "since": status.since}
     return ViewEntry(
         view=name,
-        about=_about(settings, name),
+        about=about_view(settings, name),
         application=application.application_of_view(settings, name),
         broken=broken,
         table=table,
@@ -215,13 +212,6 @@ def _entry(settings: Settings, name: str, status: ViewStatus | None, table: View
 
 def _relations(name: str, declared: View) -> list[str]:
     return [name, *(f"{name}_{relation}" for relation in relation_names(declared))]
-
-
-def _about(settings: Settings, name: str) -> str:
-    try:
-        return ast.get_docstring(ast.parse(declaration_files.content(settings.views_folder / f"{name}.py"))) or ""
-    except (BadDeclaration, ValueError, SyntaxError, RecursionError, MemoryError):
-        return ""
 
 
 def _columns(declared: View, existing: dict[str, dict[str, str | None]]) -> Iterator[ViewColumn]:

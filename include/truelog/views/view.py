@@ -44,6 +44,8 @@ class View:
         often to be merged with every batch.
     owner: whom to ask about the view, such as a team. People see it on the page of the view.
     publish: changed and removed rows also go to the output topic of the view (docs/outputs.md).
+    all_if_null: key columns in which NULL means all values. A row with such a NULL already contains other rows, so the
+        page *Analytics* does not add it to them.
     version: raise it whenever the meaning of the stored rows changes.
     """
 
@@ -62,6 +64,7 @@ class View:
     batch_only: bool = False
     owner: str = ""
     publish: bool = False
+    all_if_null: tuple[str, ...] = ()
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -70,6 +73,8 @@ class View:
                 seconds(duration)
         if type(self.version) is not int or not 0 < self.version < 2**31:
             raise BadDeclaration(f"The version is {self.version!r}; use a whole number from 1.")
+        if unknown := sorted(set(self.all_if_null) - set(self.key)):
+            raise BadDeclaration(f"`all_if_null` names {', '.join(unknown)}; name key columns.")
         if self.publish and self.batch_only:
             raise BadDeclaration("A batch-only view has no stream whose changes could be published. Remove `publish`.")
 

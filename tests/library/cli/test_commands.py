@@ -7,14 +7,17 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.builders.views import a_lag_sample, a_view, merged_to
 from tests.command import answer, truelog
 from tests.scenes.traffic import in_the_log
+from truelog import Sum, View
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
 from truelog.log.positions import Positions
+from truelog.reports.dbt_source import dbt_source
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 from truelog.traffic import generator
@@ -27,7 +30,7 @@ VIEW = '''"""A view of a test."""
 from truelog import Sum, View
 VIEW = View(
     reads=("page_view",), transform=lambda page_view: page_view, key=("a",), measures={"n": Sum()},
-    present={"doubled": "SELECT a, 2 * n AS n FROM {view}"},
+    checks=("n > 1",), present={"doubled": "SELECT a, 2 * n AS n FROM {view}"},
 )
 '''
 
@@ -202,6 +205,55 @@ def test_views_lists_the_catalogue(views: str) -> None:
     assert answer("views", "unmade_view", TRUELOG_VIEWS_FOLDER=views)["views"] == [unmade_view]
     assert unmade_view["layer"] is None
     assert (unmade_view["application"], unmade_view["columns"], unmade_view["positions"]) == ("stream", [], {})
+
+
+# The SQL that dbt makes of its generic tests, for the rows of made_view and for two wrong rows.
+DBT_TESTS = {
+    "unique": "SELECT {0} FROM {1} WHERE {0} IS NOT NULL GROUP BY {0} HAVING count(*) > 1",
+    "not_null": "SELECT * FROM {1} WHERE {0} IS NULL",
+}
+WRONG = "(VALUES (NULL, NULL::text, 1), (NULL, NULL, 2)) AS v (at, a, n)"
+
+
+def test_views_are_a_source_of_dbt(views: str, platform: Settings) -> None:
+    source = answer("views", "--dbt", TRUELOG_VIEWS_FOLDER=views)["sources"][0]
+    assert (source["schema"], source["database"]) == ("views", platform.database_name)
+    made, doubled = source["tables"]  # `unmade_view` has no table
+    assert (made["name"], made["description"], doubled["name"]) == (
+        "made_view",
+        "A view of a test.",
+        "made_view_doubled",
+    )
+    assert made["columns"][1]["description"] == "what a means"
+    assert doubled["data_tests"] == []
+    signed = platform.database() | {"user": "analyst", "password": platform.analyst_password.get_secret_value()}
+    with psycopg.connect(**signed) as connection:
+        for table in (made, doubled):
+            [(as_of,)] = connection.execute(table["config"]["loaded_at_query"]).fetchall()
+            assert as_of
+        for test in made["data_tests"]:
+            [(kind, found)] = test.items()
+            query = DBT_TESTS[kind].format(found["arguments"]["column_name"], "{}")
+            assert connection.execute(query.format("views.made_view").encode()).fetchall() == []
+            assert len(connection.execute(query.format(WRONG).encode()).fetchall()) == 1, found["name"]
+
+
+def test_a_text_of_a_view_is_no_template_of_dbt(platform: Settings) -> None:
+    """dbt renders texts in braces, also those of descriptions."""
+    braces = View(
+        reads=("page_view",),
+        transform=lambda page_view: page_view,
+        key=("a",),
+        measures={"n": Sum()},
+        checks=("'{{' = '{{'",),
+    )
+    with connect(platform) as connection:
+        connection.execute("CREATE VIEW views.braces AS SELECT 'a' AS a, 1 AS n")
+        connection.execute("COMMENT ON COLUMN views.braces.a IS 'a {% word %}'")
+        [table] = dbt_source(platform, connection, {"braces": braces})["sources"][0]["tables"]
+        connection.rollback()
+    assert table["columns"][0]["description"] == "{% raw %}a {% word %}{% endraw %}"
+    assert table["data_tests"][1]["not_null"]["arguments"]["column_name"].startswith("{% raw %}CASE")
 
 
 def test_an_event_type_shows_its_allowed_and_its_required_values() -> None:

@@ -48,6 +48,7 @@ AsOf = Annotated[
     typer.Option(metavar="TIME", help="The rows as they were at this time of the log, such as 2026-03-01T12:00:00Z."),
 ]
 Version = Annotated[int | None, typer.Option(min=1, help="This version, whatever version readers see.")]
+Dbt = Annotated[bool, typer.Option("--dbt", help="Print a source file for dbt, with the views that have a table.")]
 Key = Annotated[
     list[str] | None, typer.Argument(metavar="COLUMN=VALUE...", help="Each key column of the row, and its value.")
 ]
@@ -209,7 +210,7 @@ def positions(as_json: AsJson = False) -> None:
         say(answer.line)
 
 
-def views(only: Names = None, as_json: AsJson = False) -> None:
+def views(only: Names = None, dbt: Dbt = False, as_json: AsJson = False) -> None:
     """Show the catalogue: each view with its topics and columns, and the meaning of each column.
 
     The exit code is 3 if a view's file is broken. The reason is printed, and the other views are still shown.
@@ -221,6 +222,9 @@ def views(only: Names = None, as_json: AsJson = False) -> None:
 
     settings = Settings()
     declared, broken = _declared(settings, named(settings, only))
+    if dbt:
+        _print_dbt_source(settings, declared, broken, as_json)
+        return
     with db_snapshot.read_snapshot(settings) as connection:
         known = reader_positions.view_positions(connection, declared)
         columns = {name: db_snapshot.view_columns(connection, name) for name in declared}
@@ -243,6 +247,22 @@ def views(only: Names = None, as_json: AsJson = False) -> None:
             _show(entry)
         for name, reason in broken.items():
             say(f"{name}  {reason}")
+    if broken:
+        raise typer.Exit(Exit.UNKNOWN)
+
+
+def _print_dbt_source(settings: Settings, declared: "dict[str, View]", broken: dict[str, str], as_json: bool) -> None:
+    from truelog.reports.dbt_source import dbt_source
+    from truelog.storage import db_snapshot
+
+    with db_snapshot.read_snapshot(settings) as connection:
+        source = dbt_source(settings, connection, declared)
+    if as_json:
+        print_json(source)
+    else:
+        say(json.dumps(source, indent=2, ensure_ascii=False))
+    for name, reason in broken.items():
+        say(f"{name}  {reason}", err=True)
     if broken:
         raise typer.Exit(Exit.UNKNOWN)
 

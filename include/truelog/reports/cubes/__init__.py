@@ -1,0 +1,1 @@
+"""Cubes: views whose rows can be added, and their figures in a time range."""

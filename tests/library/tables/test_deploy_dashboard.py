@@ -1,0 +1,71 @@
+"""Each query of the Grafana dashboard of views runs in a real database, on the tables that the shipped views deploy."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.beds.lab import Lab
+from tests.builders.views import forget
+from truelog.support.settings import PROJECT
+from truelog.tables import deploy as table
+from truelog.views import catalogue
+
+BOARD = json.loads((PROJECT / "docs" / "monitoring" / "grafana-views.json").read_text())
+PANELS: list[dict[str, Any]] = BOARD["panels"]
+QUERIES = [target["rawSql"] for panel in PANELS for target in panel["targets"]]
+VIEWS = {view for query in QUERIES for view in re.findall(r"\bviews\.([a-z_]+)", query)}
+PRESENTED = {"trends_rising": "trends"}
+NAMES = sorted({PRESENTED.get(each, each) for each in VIEWS})
+SUFFIX = f"_{uuid.uuid4().hex[:8]}"  # no other test uses these names
+
+
+def expanded(query: str, suffix: str = "") -> str:
+    """The SQL that Grafana makes of its macros. Views have names with this suffix."""
+    query = re.sub(rf"\bviews\.({'|'.join(NAMES)})", rf"views.\1{suffix}", query)
+    until = datetime.now(UTC)
+    since = until - timedelta(days=1)
+    query = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN '{since:%FT%TZ}' AND '{until:%FT%TZ}'", query)
+    alias = r"floor(extract(epoch from \1)/300)*300 AS \"time\"".replace('\\"', '"')
+    return re.sub(r"\$__timeGroupAlias\((\w+), \$__interval\)", alias, query)
+
+
+@pytest.fixture
+def shipped(lab: Lab) -> Iterator[Lab]:
+    """The tables of the views that the dashboard reads, and of no other view."""
+    for name in NAMES:
+        table.deploy_table(lab.connection, lab.compiled(name + SUFFIX, catalogue.load_view(name)))
+    yield lab
+    forget(lab.connection, *(name + SUFFIX for name in NAMES))
+
+
+def test_each_query_runs_as_the_analyst(shipped: Lab) -> None:
+    settings = shipped.settings
+    signed = settings.database() | {"user": "analyst", "password": settings.analyst_password.get_secret_value()}
+    with psycopg.connect(**signed) as connection:
+        for query in QUERIES:
+            names = {each.name for each in connection.execute(expanded(query, SUFFIX).encode()).description or ()}
+            assert "$" not in expanded(query)
+            assert "time" in names or "table" in {p["type"] for p in PANELS if p["targets"][0]["rawSql"] == query}
+
+
+def test_each_panel_has_a_place_and_the_chosen_data_source() -> None:
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in PANELS)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert {panel["datasource"]["uid"] for panel in PANELS} == {"${datasource}"}
+
+
+def test_no_query_adds_distinct_counts_or_quantiles() -> None:
+    added = re.compile(r"\b(?:sum|avg)\((?:visitors|\w+_p\d+)")
+    assert [query for query in QUERIES if added.search(query)] == []

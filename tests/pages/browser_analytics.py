@@ -1,0 +1,154 @@
+"""Tests of the page of figures in Chromium: `make browser`."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.pages.audience import BEGIN, HOSTS, LONG, fill_audience
+from tests.pages.browser_phone import BEYOND, PHONE
+from tests.pages.browsing import is_wide_enough, open_page
+from tests.pages.plausible import HOSTILE
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
+
+RANGE = f"since={BEGIN + timedelta(hours=1):%Y-%m-%dT%H:%M}&until={BEGIN + timedelta(hours=2):%Y-%m-%dT%H:%M}"
+FIXED = f"analytics?view=page_audience&by=host&{RANGE}"
+
+
+def open_refused(page: Page, name: str, why: str) -> None:
+    page.goto(f"/truelog/{name}")
+    expect(page.locator("#trouble")).to_contain_text(why)
+
+
+@pytest.fixture(scope="module")
+def audience(filled: Settings) -> Settings:
+    with connect(filled, autocommit=True) as connection:
+        fill_audience(connection, hosts=(*HOSTS, LONG[:2_000]))
+    return filled
+
+
+def test_a_click_on_a_value_filters_and_the_address_keeps_the_state(audience: Settings, watched: Page) -> None:
+    open_page(watched, FIXED)
+    rows = watched.locator("main tbody tr")
+    expect(rows).to_have_count(len(HOSTS) + 2)  # the total, and a long value
+    expect(watched.locator("main thead")).to_contain_text("visitors ±2 %")
+    expect(watched.locator("figure.chart")).to_contain_text("shop.example")
+    with connect(audience) as connection:
+        [(views,)] = connection.execute(
+            "SELECT sum(views) FROM views.page_audience WHERE minute >= %s AND minute < %s AND host = 'shop.example'",
+            (BEGIN + timedelta(hours=1), BEGIN + timedelta(hours=2)),
+        ).fetchall()
+    cell = watched.locator("tr[data-key='value shop.example'] td").nth(1)
+    expect(cell).to_have_text(f"{views:,}")
+    watched.get_by_role("button", name="shop.example", exact=True).last.click()
+    expect(rows).to_have_count(2)
+    watched.reload()
+    expect(rows).to_have_count(2)
+    expect(rows.first.locator("td").nth(1)).to_have_text(f"{views:,}")
+    watched.get_by_role("link", name="Show the rows").click()
+    expect(watched.locator("#answer tbody tr").first).to_contain_text("shop.example")
+    expect(watched.locator("#answer")).to_contain_text("1 to 50")
+    watched.go_back()
+    watched.get_by_role("button", name="Remove the filter").click()
+    expect(rows).to_have_count(len(HOSTS) + 2)
+    assert "where" not in watched.url
+
+
+def test_cube_range_figure_and_column_are_chosen(audience: Settings, watched: Page) -> None:
+    open_page(watched, "analytics")
+    form = watched.locator("#form")
+    expect(form.get_by_label("Cube").locator("option")).to_have_text(["page_audience", "page_views"])
+    form.get_by_label("Cube").select_option("page_audience")
+    expect(form.get_by_label("Figure").locator("option")).to_have_count(5)
+    form.get_by_label("Figure").select_option("visitors")
+    form.get_by_label("Break down by").select_option("host")
+    form.get_by_label("Time range").select_option("168")
+    expect(watched.locator("main thead")).to_contain_text("visitors before")
+    expect(watched.locator("main tbody tr")).to_have_count(len(HOSTS) + 2)
+    assert re.search("view=page_audience&hours=168&by=host&order=visitors", watched.url)
+    form.get_by_label("Time range").select_option("fixed")
+    form.get_by_label("To (UTC)").fill(f"{BEGIN:%Y-%m-%dT%H:%M}")
+    expect(watched.locator("main tbody tr")).to_have_count(1)
+
+
+def test_a_refused_question_and_an_empty_range_can_be_changed(audience: Settings, watched: Page) -> None:
+    open_refused(watched, "analytics?view=page_audience&by=nosuch&hours=720", "no key column")
+    watched.get_by_label("Break down by").select_option("Total only")
+    expect(watched.locator("main tbody tr")).to_have_count(1)
+    open_refused(watched, "analytics?view=nosuch", "is not a cube")
+    watched.get_by_label("Cube").select_option("page_views")
+    expect(watched.locator("main tbody tr")).to_have_count(1)
+    open_page(watched, f"{FIXED}&where=host%3Dnosuch")
+    expect(watched.locator("main")).to_contain_text("No row of the view is in this range")
+    expect(watched.locator("figure.chart")).to_have_count(0)
+    watched.get_by_role("button", name="Remove the filter").click()
+    expect(watched.locator("figure.chart")).to_contain_text("shop.example")
+    expect(watched.locator("main caption")).to_contain_text(f"to {BEGIN + timedelta(hours=2):%Y-%m-%d %H:%M} UTC")
+
+
+def test_a_range_that_ends_now_is_live(audience: Settings, watched: Page) -> None:
+    open_page(watched, "analytics?view=page_views&hours=1")
+    total = watched.locator("tr[data-key=all] td").nth(1)
+    expect(total).to_have_text(re.compile(r"\d"))
+    before = int(total.inner_text().replace(",", ""))
+    with connect(audience, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO state.page_views_v1 VALUES (%s, 'live', '/', 'b', 1000000)", (datetime.now(UTC),)
+        )
+        try:
+            expect(total).to_have_text(re.compile(r"1,00\d,\d{3}"))
+        finally:
+            connection.execute("DELETE FROM state.page_views_v1 WHERE host = 'live'")
+    assert before < 1_000_000
+
+
+def test_hostile_and_long_values_are_text_and_fit_a_phone(audience: Settings, watched: Page) -> None:
+    watched.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    for address in (FIXED, f"{FIXED}&where={quote('host=' + LONG)}"):
+        open_page(watched, address)
+        expect(watched.locator("main tbody tr").first).to_be_visible()
+        assert is_wide_enough(watched), watched.evaluate(BEYOND, PHONE["width"])
+    expect(watched.locator("main tbody tr")).to_have_count(1)
+    open_page(watched, FIXED)
+    expect(watched.locator("main tbody")).to_contain_text(HOSTILE[0])
+    expect(watched.locator("main tbody")).to_contain_text("(empty string)")
+    assert watched.locator("main img, main script").count() == 0
+    assert watched.title().endswith("Truelog")
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_figures_are_saved_as_shown(audience: Settings, watched: Page) -> None:
+    open_page(watched, FIXED)
+    with watched.expect_download() as saved:
+        watched.get_by_role("link", name="CSV").click()
+    lines = Path(saved.value.path()).read_text().splitlines()
+    assert lines[0].startswith("host,views,visitors,")
+    assert any(line.startswith('"""=HYPERLINK(1)"""') for line in lines)
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_the_archived_events_are_one_click_away(archived: Settings, watched: Page) -> None:
+    open_page(watched, "analytics?view=page_views&by=host&since=2026-03-01T00:00&until=2026-03-02T00:00")
+    watched.get_by_role("button", name="Show the events").click()
+    section = watched.locator("#events")
+    expect(section).to_contain_text("1 archived event of page_view in this range.")
+    expect(section.locator("tbody tr")).to_contain_text("2026-03-01 00:00:00")
+    section.get_by_role("link", name="page_view 0:0").click()
+    expect(watched.locator("main")).to_contain_text("<img src=x>")
+    watched.go_back()
+    watched.get_by_role("button", name="Show the events").click()
+    expect(section.locator("tbody tr")).to_have_count(1)
+    watched.get_by_label("Break down by").select_option("Total only")
+    expect(section.locator("table")).to_have_count(0)
+
+
+@pytest.mark.parametrize("watched", ["analyst"], indirect=True)
+def test_users_without_the_right_get_no_file(audience: Settings, watched: Page) -> None:
+    open_page(watched, FIXED)
+    expect(watched.locator("main tbody tr").first).to_be_visible()
+    assert watched.locator("a[download]").count() == 0
+    assert watched.get_by_role("button", name="Show the events").count() == 0
