@@ -27,7 +27,6 @@ from truelog.support.settings import Settings
 
 router = APIRouter(dependencies=OF_VIEWS)
 _MOST_TEXT = 1_000  # characters of the filters in the audit trail
-_MINUTE = timedelta(minutes=1)
 
 
 class Form(BaseModel):
@@ -42,10 +41,10 @@ class Form(BaseModel):
     where: list[str] = Field(default=[], max_length=20)
 
     def question(self, limit: int) -> Question:
-        """A range that ends now ends with the current minute, so that its steps begin with a minute."""
+        """A range that ends now ends with the last whole minute, so that each minute in it has ended."""
         if (self.since is None) is not (self.until is None):
             raise BadInput("give both ends of a time range, or neither")
-        now = datetime.now(UTC).replace(second=0, microsecond=0) + _MINUTE
+        now = datetime.now(UTC).replace(second=0, microsecond=0)
         until = self.until or now
         since = self.since or now - timedelta(hours=self.hours)
         where = [Condition.parse(each) for each in self.where]

@@ -14,9 +14,9 @@ from truelog.dead_letters import ledger as replay_ledger
 from truelog.dead_letters import replay as dead_letter_replay
 from truelog.dead_letters.store import LetterStore
 from truelog.reports import record as record_report
-from truelog.reports.archived_record import ArchivedRecord, read_record
-from truelog.reports.newest_records import ListRequest, Moment, newest_records
 from truelog.reports.record import Place
+from truelog.reports.records.archived_record import ArchivedRecord, read_record
+from truelog.reports.records.newest_records import ListRequest, Moment, newest_records
 from truelog.sources.collector.classifier import DEAD_LETTER, Defect
 from truelog.sources.collector.parser import parse_event
 from truelog.storage import audit_trail, db_snapshot

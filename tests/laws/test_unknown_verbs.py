@@ -37,8 +37,9 @@ SLIPS += (lambda verb: verb.removesuffix("d"), lambda verb: verb.removesuffix("e
 
 def opened(event_type: EventType) -> EventType:
     """The type as it was when a verb was any text, and required nothing."""
-    verb = {field.name: (str | None if not field.required else str, ...) for field in event_type.fields if field.values}
-    model = create_model(event_type.model.__name__, __base__=event_type.model, **verb)  # type: ignore[call-overload]
+    listed = [field for field in event_type.fields if field.values]
+    anything = {field.name: (str, ...) if field.required else (str | None, None) for field in listed}
+    model = create_model(event_type.model.__name__, __base__=event_type.model, **anything)  # type: ignore[call-overload]
     assert issubclass(model, Event)
     return replace(event_type, model=model, required=())
 

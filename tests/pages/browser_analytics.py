@@ -90,14 +90,18 @@ def test_a_refused_question_and_an_empty_range_can_be_changed(audience: Settings
     expect(watched.locator("main caption")).to_contain_text(f"to {BEGIN + timedelta(hours=2):%Y-%m-%d %H:%M} UTC")
 
 
-def test_a_range_that_ends_now_is_live(audience: Settings, watched: Page) -> None:
-    open_page(watched, "analytics?view=page_views&hours=1")
+@pytest.mark.parametrize("ends", ["now", "in an hour"])
+def test_a_range_that_contains_now_is_live(audience: Settings, watched: Page, ends: str) -> None:
+    now = datetime.now(UTC)
+    fixed = f"since={now - timedelta(hours=1):%Y-%m-%dT%H:%M}&until={now + timedelta(hours=1):%Y-%m-%dT%H:%M}"
+    open_page(watched, f"analytics?view=page_views&{'hours=1' if ends == 'now' else fixed}")
     total = watched.locator("tr[data-key=all] td").nth(1)
     expect(total).to_have_text(re.compile(r"\d"))
     before = int(total.inner_text().replace(",", ""))
     with connect(audience, autocommit=True) as connection:
         connection.execute(
-            "INSERT INTO state.page_views_v1 VALUES (%s, 'live', '/', 'b', 1000000)", (datetime.now(UTC),)
+            "INSERT INTO state.page_views_v1 VALUES (%s, 'live', '/', 'b', 1000000)",
+            (datetime.now(UTC) - timedelta(minutes=5),),
         )
         try:
             expect(total).to_have_text(re.compile(r"1,00\d,\d{3}"))

@@ -61,8 +61,15 @@ def views_folder(folder: Path) -> Path:
     """Views with a table, one without, and a file that fails to load."""
     folder.mkdir()
     copy_views(folder, *MADE, "request_rates")
+    for name in MADE:
+        at_version_1(folder / f"{name}.py")
     (folder / "broken.py").write_text('"""A view whose author has not finished it."""\n\nVIEW = <script>\n')
     return folder
+
+
+def at_version_1(file: Path) -> None:
+    """The view declares the version of its table. No figures are read from the table of another version."""
+    file.write_text(file.read_text().replace("    version=2,\n", ""))
 
 
 def fill(connection: Connection) -> None:

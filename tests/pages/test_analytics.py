@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg import sql
 
+from pages.analytics import Form
 from runtime.airflow_client import Airflow
 from tests.builders.views import a_batch_answer
+from tests.chosen_views import copy_views
 from tests.pages.audience import BEGIN, HOSTS, fill_audience
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
@@ -185,6 +188,37 @@ def test_a_filter_keeps_one_value_and_null_is_a_value(audience: Settings, snapsh
         found = analysed(audience, snapshot, question)
         assert {row.value: row.figures for row in found.rows} == {value: everything[value]}
         assert found.total.figures == everything[value]
+
+
+def test_only_whole_intervals_that_are_kept_are_compared(audience: Settings, snapshot: Connection) -> None:
+    """Rows of a minute that is cut, has not ended, or was removed are not compared with those of a whole period."""
+    found = cube.find_cube(audience, snapshot, "page_audience")
+    hour = Question(BEGIN + HOUR, BEGIN + 2 * HOUR, by="host")
+    cut = replace(hour, since=hour.since + timedelta(seconds=30))
+    is_open = Question(BEGIN + HOUR, datetime.now(UTC).replace(second=0, microsecond=0) + 2 * HOUR)
+    short = replace(found, keep=timedelta(hours=1))
+    for asked, question, why in (
+        (found, hour, ""),
+        (replace(found, keep=timedelta(days=2)), hour, ""),
+        (found, cut, "does not begin and end"),
+        (found, is_open, "has not ended"),
+        (short, hour, "no longer keeps"),
+    ):
+        analysis = analytics.analyse(snapshot, asked, question)
+        assert why in analysis.incomparable
+        assert bool(why) is bool(analysis.incomparable)
+        rows = [analysis.total, *analysis.rows]
+        assert {each.before is None for each in rows} == {bool(why)}
+        assert bool(analysis.course.before) is not bool(why)
+    assert not Form(view="page_audience").question(1).until > datetime.now(UTC)
+
+
+def test_figures_of_another_version_than_the_declared_one_are_refused(audience: Settings, tmp_path: Path) -> None:
+    settings = audience.model_copy(update={"views_folder": copy_views(tmp_path, "page_audience")})
+    with db_snapshot.read_snapshot(settings) as connection:
+        assert cube.cube_names(settings, connection) == ["page_audience"]
+        with pytest.raises(BadInput, match="still see version 1 of page_audience, and its file declares version 2"):
+            cube.find_cube(settings, connection, "page_audience")
 
 
 def test_values_are_limited_and_the_largest_come_first(audience: Settings, snapshot: Connection) -> None:

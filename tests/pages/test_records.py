@@ -3,9 +3,15 @@
 import json
 import logging
 import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
+from typing import Any
 from urllib.parse import urlencode
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 from runtime.airflow_client import Airflow
@@ -14,13 +20,16 @@ from tests.chosen_views import copy_views
 from tests.library.archive_files import TOPIC
 from tests.pages.archived_records import VALID
 from tests.pages.fetch import fetch
+from truelog.archive.analyst import interrupted_after, open_dataset, open_engine
 from truelog.log.positions import Positions
 from truelog.reports import record as record_report
-from truelog.reports.archived_record import read_record
 from truelog.reports.record import Counted, Place, Search
+from truelog.reports.records import newest_records
+from truelog.reports.records.archived_record import read_record
+from truelog.reports.records.newest_records import ListRequest, Moment
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
-from truelog.support.errors import ArchiveBehind, BadInput
+from truelog.support.errors import ArchiveBehind, BadInput, QueryTooSlow
 from truelog.support.settings import Settings
 
 log = logging.getLogger("truelog.jobs")
@@ -149,3 +158,33 @@ def test_newest_records_are_listed_by_moment_and_key(
     assert (offsets(key="k"), offsets(key="K")) == ([2, 1, 0], [])
     assert fetch(users["oncall"], "GET", "data/records?topic=no").status == 400
     assert fetch(users["oncall"], "GET", f"{path}&until=soon").status == 422
+
+
+def test_one_time_limit_holds_for_the_whole_search(archived: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No query takes as long as the limit, but all of them together take longer."""
+    opened = open_dataset
+
+    def slow(*given: Any) -> pa.RecordBatchReader:
+        table = opened(*given).to_table()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for _ in range(5):
+                Event().wait(0.1)  # a slow disk
+                yield from table.slice(0, 0).to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+
+        return pa.RecordBatchReader.from_batches(table.schema, batches())
+
+    monkeypatch.setattr(newest_records, "open_dataset", slow)
+    monkeypatch.setattr(newest_records, "_SECONDS", 1.2)
+    with pytest.raises(QueryTooSlow, match=r"longer than 1\.2 s"):
+        newest_records.newest_records(archived, TOPIC, ListRequest(Moment(datetime.now(UTC)), 50))
+
+
+def test_a_query_that_begins_after_the_time_limit_is_interrupted() -> None:
+    with open_engine() as engine, pytest.raises(QueryTooSlow), interrupted_after(engine, 0.01):
+        _count_slowly(engine, wait=0.2)
+
+
+def _count_slowly(engine: duckdb.DuckDBPyConnection, wait: float) -> None:
+    Event().wait(wait)
+    engine.execute("SELECT count(*) FROM range(10_000_000) AS a, range(10_000_000) AS b WHERE a.range % 7 = b.range")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from psycopg import sql
@@ -17,6 +18,7 @@ from psycopg import sql
 from runtime import airflow
 from tests.builders.scale import a_large_platform
 from tests.pages.cost import counted
+from tests.pages.plausible import at_version_1
 from tests.servers import SharedServers, copy_database, drop_database
 from tests.speed import record_speed
 from truelog.exports import query as row_query
@@ -66,7 +68,7 @@ def large(servers: SharedServers, postgresql: Settings, tmp_path_factory: pytest
     folder = tmp_path_factory.mktemp("large") / "views"
     folder.mkdir()
     for number in range(1, COPIES + 1):
-        shutil.copy(VIEWS / "page_views.py", folder / f"v{number}.py")
+        at_version_1(Path(shutil.copy(VIEWS / "page_views.py", folder / f"v{number}.py")))
     copy_database(postgresql, servers.settings.database_name, NAME)
     settings = postgresql.model_copy(update={"database_name": NAME, "views_folder": folder})
     with connect(settings, autocommit=True) as connection:

@@ -177,9 +177,10 @@ def require_compared() -> None:
 
 def require_moved(world: World, settings: Settings, stream: Application, faults: Path) -> None:
     """Readers move in one step, whatever point a cut-over is killed at, and back, and again."""
-    for point, readers in (("locked", 6), ("shown", 6), ("committed", 2 * sum(MILLISECONDS))):
+    moved = 2 * sum(MILLISECONDS)
+    for point, readers in (("cut_over.locked", 6), ("cut_over.shown", 6), ("cut_over.committed", moved)):
         assert waited(world) == [6]
-        require_killed(settings, f"cut_over.{point}", faults)
+        require_killed(settings, point, faults)
         assert waited(world) == [readers], "readers see one version or the other"
     assert stages() == ["FORMER", "SERVING"]
     send(settings)  # both versions go on, so the way back leads to fresh rows

@@ -13,7 +13,7 @@ const RANGES = [["1", "Last hour"], ["24", "Last 24 hours"], ["168", "Last 7 day
   "From … to …",
 ]];
 const SECONDS = 10, LONG_SECONDS = 60; // between two answers, for ranges of up to a day and for longer ones
-const DAY = 86_400_000; // milliseconds
+const HOUR = 3_600_000, DAY = 24 * HOUR; // milliseconds
 const SHORT = 60; // characters of a value; its title has the whole text
 
 export function show(given, { shown, form }) {
@@ -38,19 +38,26 @@ export function show(given, { shown, form }) {
     (found) => (found.view ? drawn(found, state, change, events.show) : none()),
   );
 
-  // A range with a fixed end does not change, so its answer is kept. The figures of a long range are asked less often.
+  // A range that ended a day ago hardly changes, so its answer is kept. The figures of a long range are asked less often.
   async function fetchFigures() {
     cubes ??= (await ask("data/cubes")).cubes;
     if (!cubes.length) return { as_of: new Date().toISOString() };
     if (!state.view) state.view = cubes.includes("page_views") ? "page_views" : cubes[0];
     const query = question(), text = JSON.stringify(query);
-    const seconds = isFixed ? Infinity : Number(state.hours) > 24 ? LONG_SECONDS : SECONDS;
+    const seconds = secondsBetween();
     if (text !== asked || (Date.now() - Date.parse(last.as_of)) / 1000 >= seconds - 1) {
       last = await ask("data/analytics", query).catch(refused);
       asked = text;
     }
     offer(last);
     return last;
+  }
+
+  function secondsBetween() {
+    const [since, until] = [state.since, state.until].map((each) => Date.parse(utc(each)));
+    if (isFixed && until < Date.now() - DAY) return Infinity;
+    const length = isFixed ? until - since : Number(state.hours) * HOUR;
+    return length > DAY ? LONG_SECONDS : SECONDS;
   }
 
   // What was chosen can be changed if it is refused, too.
@@ -216,7 +223,7 @@ function drawing(found) {
 
 // A single value has the same course as the total, so the period before is more use.
 function lines({ now, before, lines: values }) {
-  if (values.length < 2) return [line("This period", now), line("Period before", before)];
+  if (values.length < 2) return [line("This period", now), ...(before.length ? [line("Period before", before)] : [])];
   return [line("Total", now), ...values.map((each) => line(title(short(each.value)), each.values))];
 }
 
@@ -241,12 +248,15 @@ function title(text) {
   return text === null ? "NULL" : text === "" ? "(empty string)" : seen(text);
 }
 
-function caption({ since, until, before, by, rows, more }) {
+function caption({ since, until, before, incomparable, by, rows, more }) {
   const values = by
     ? ` ${more ? `The first ${count(rows.length, "value")}` : count(rows.length, "value")} of ${by}.`
     : "";
   const [begin, end, earlier] = [since, until, before].map((each) => minute(each).replace("T", " "));
-  return `From ${begin} to ${end} UTC, compared with the same time from ${earlier}.${values}`;
+  const compared = incomparable
+    ? `not compared with the period before: ${incomparable}`
+    : `compared with the same time from ${earlier}`;
+  return `From ${begin} to ${end} UTC, ${compared}.${values}`;
 }
 
 function notes({ course, state_rows: rows, columns }) {

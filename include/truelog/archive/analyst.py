@@ -33,6 +33,7 @@ from truelog.support.settings import Settings
 
 _MEMORY = "2GB"
 _SECONDS = 300.0
+_AGAIN = 0.1  # seconds until a late query is interrupted again, because an interrupt between two queries is lost
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "autoinstall_known_extensions": False,
@@ -63,16 +64,24 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
 
 @contextmanager
 def interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Interrupt the connection's queries after a time. Raises QueryTooSlow if one was interrupted."""
-    timer = threading.Timer(seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
+    """Interrupt all queries of the connection after a time. Raises QueryTooSlow if one was interrupted."""
+    done = threading.Event()
+
+    def interrupt() -> None:
+        wait = seconds
+        while not done.wait(wait):
+            connection.interrupt()
+            wait = _AGAIN
+
+    watch = threading.Thread(target=interrupt, daemon=True)
+    watch.start()
     try:
         yield
     except duckdb.InterruptException as late:
         raise QueryTooSlow(f"The query took longer than {seconds:g} s: read fewer records.") from late
     finally:
-        timer.cancel()
+        done.set()
+        watch.join()
 
 
 @contextmanager

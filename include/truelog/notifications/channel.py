@@ -10,6 +10,11 @@ from truelog.support.errors import NotSetUp, ReceiverDown
 from truelog.support.http_client import post_json
 from truelog.support.setting_groups.notifications import Channel
 
+_UNENCRYPTED = (
+    "the mail server does not offer STARTTLS, so the password would travel unencrypted: "
+    "use a url with smtps, a server with STARTTLS, or a url without a user"
+)
+
 
 def send(channel: Channel, message: Message, seconds: float) -> None:
     """Send a message, and return once the channel has accepted it.
@@ -17,7 +22,7 @@ def send(channel: Channel, message: Message, seconds: float) -> None:
     Raises:
         ReceiverDown: the channel did not accept it. A later try may succeed.
         NoticeRefused: the channel will never accept it.
-        NotSetUp: the channel's address is not valid.
+        NotSetUp: the channel's address is not valid, or its mail server would get the password unencrypted.
     """
     if channel.kind == "email":
         _mail(channel, message, seconds)
@@ -49,10 +54,20 @@ def _mail(channel: Channel, message: Message, seconds: float) -> None:
             else smtplib.SMTP(host, port or 587, timeout=seconds)
         )
         with server:
-            if url.scheme == "smtp" and server.ehlo() and server.has_extn("starttls"):
-                server.starttls(context=context)
+            encrypted = url.scheme == "smtps" or _encrypt(server, context)
+            if url.username and not encrypted:
+                raise NotSetUp(_UNENCRYPTED)
             if url.username:
                 server.login(unquote(url.username), unquote(url.password or ""))
             server.send_message(forms.mail(message, channel.sender, channel.to))
     except (smtplib.SMTPException, OSError, ValueError) as error:  # the texts of these errors may quote addresses
         raise ReceiverDown(f"the mail server did not accept it: {type(error).__name__}") from None
+
+
+def _encrypt(server: smtplib.SMTP, context: ssl.SSLContext) -> bool:
+    """Encrypt from here on, and return whether the server can."""
+    server.ehlo()
+    offered = server.has_extn("starttls")
+    if offered:
+        server.starttls(context=context)
+    return offered

@@ -3,18 +3,21 @@
 One transaction reads the next rows, stores what they say, and moves the place. So each change counts once, whenever
 the notifier dies. The id of a notification is a hash of the rule and of the change that caused it.
 
-1. A row that a rule fits is stored. It waits until the log's clock has passed its `settled_after`, if it has one.
-2. A row that no longer fits and belongs to no incident is forgotten.
+1. A row that a rule fits is stored. It waits until all changes are read, and until the log's clock has passed its
+   `settled_after`, if it has one.
+2. A row that no longer fits and belongs to no incident is forgotten. So is a waiting row if the rule was changed and no
+   longer fits it.
 3. A settled row belongs to the incident of its group, if one is open. Otherwise it opens an incident, with one
    notification.
-4. If all rows of an incident no longer fit, a notification says that it is retracted.
+4. If all rows of an incident no longer fit, a notification says that it is retracted, unless the rule now has another
+   subject.
 """
 
 import json
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -40,9 +43,13 @@ class _Change(NamedTuple):
 
 @dataclass(frozen=True)
 class _Known:
-    """A row that a rule fits or has fitted. Without an incident, it has caused no notification yet."""
+    """A row that a rule fits or has fitted. Without an incident, it has caused no notification yet.
+
+    told_subject: the rule's subject when the incident began.
+    """
 
     incident: uuid.UUID | None
+    told_subject: str | None
     retracted: bool
 
 
@@ -56,14 +63,16 @@ def take_in(connection: Connection, source: Source, rules: Sequence[Notification
             if rule.fits(change.value):
                 if before is None or before.incident is None or before.retracted:
                     _store(connection, source.view, rule, change)  # 1
-                    known[change.key][rule.name] = _Known(None, retracted=False)
+                    known[change.key][rule.name] = _Known(None, None, retracted=False)
             elif before is not None and before.incident is None:
-                _forget(connection, source.view, rule, change)  # 2
+                _forget(connection, source.view, rule, change.key)  # 2
                 del known[change.key][rule.name]
-            elif before is not None and not before.retracted and not _is_expired(rule, change, source.expires_before):
+            elif before is not None and _is_undone(rule, change, before, source.expires_before):
                 _retract(connection, source.view, rule, change, before.incident)  # 4
-                known[change.key][rule.name] = _Known(before.incident, retracted=True)
-    told = _tell_settled(connection, source, {each.name: each for each in rules})  # 3
+                known[change.key][rule.name] = replace(before, retracted=True)
+    told = 0
+    if source.last <= source.number + _PORTION:  # the clock counts for rows only with all changes up to `last`
+        told = _tell_settled(connection, source, {each.name: each for each in rules})  # 3
     if changes:
         connection.execute(
             "UPDATE truelog.notification_place SET number = %s WHERE view = %s", (changes[-1].number, source.view)
@@ -88,11 +97,12 @@ def _known_rows(connection: Connection, view: str, keys: Sequence[str]) -> dict[
     """The known rows by key and rule."""
     known = defaultdict[str, dict[str, _Known]](dict)
     found = connection.execute(
-        "SELECT key, notification, incident, retracted FROM truelog.notification_row WHERE view = %s AND key = ANY(%s)",
+        "SELECT r.key, r.notification, r.incident, i.body ->> 'subject', r.retracted FROM truelog.notification_row r "
+        "LEFT JOIN truelog.notification_incident i ON i.id = r.incident WHERE r.view = %s AND r.key = ANY(%s)",
         (view, list(keys)),
     ).fetchall()
-    for key, rule, incident, retracted in found:
-        known[key][rule] = _Known(incident, retracted)
+    for key, rule, *row in found:
+        known[key][rule] = _Known(*row)
     return known
 
 
@@ -107,11 +117,15 @@ def _store(connection: Connection, view: str, rule: NotificationRule, change: _C
     )
 
 
-def _forget(connection: Connection, view: str, rule: NotificationRule, change: _Change) -> None:
+def _forget(connection: Connection, view: str, rule: NotificationRule, key: str) -> None:
     connection.execute(
-        "DELETE FROM truelog.notification_row WHERE (notification, view, key) = (%s, %s, %s)",
-        (rule.name, view, change.key),
+        "DELETE FROM truelog.notification_row WHERE (notification, view, key) = (%s, %s, %s)", (rule.name, view, key)
     )
+
+
+def _is_undone(rule: NotificationRule, change: _Change, before: _Known, limit: datetime | None) -> bool:
+    """Whether a row of an incident no longer fits because the row has changed, and neither its age nor the rule."""
+    return not before.retracted and before.told_subject == rule.subject and not _is_expired(rule, change, limit)
 
 
 def _is_expired(rule: NotificationRule, change: _Change, limit: datetime | None) -> bool:
@@ -140,7 +154,10 @@ def _retract(
 
 
 def _tell_settled(connection: Connection, source: Source, rules: Mapping[str, NotificationRule]) -> int:
-    """Give incidents to rows that are settled and have none, and return how many there were."""
+    """Give incidents to rows that are settled and have none, and return how many there were.
+
+    A rule that was changed may no longer fit a row that it has stored.
+    """
     found = connection.execute(
         "SELECT notification, key, change, value FROM truelog.notification_row WHERE view = %s "
         "AND notification = ANY(%s) AND incident IS NULL AND (settled_after IS NULL OR settled_after < %s) "
@@ -149,6 +166,9 @@ def _tell_settled(connection: Connection, source: Source, rules: Mapping[str, No
     ).fetchall()
     for name, key, change, value in found:
         rule, row = rules[name], exact_json.read(value)
+        if not rule.fits(row):
+            _forget(connection, source.view, rule, key)  # 2
+            continue
         grouped = exact_json.write([row[column] for column in rule.group_by] if rule.group_by else [key])
         incident = _open_incident(connection, rule, grouped) or _begin_incident(connection, rule, grouped, change, row)
         connection.execute(

@@ -2,13 +2,14 @@
 
 import uuid
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from typing import Any
 
 from truelog.support.timestamps import to_text
 
 _SUBJECT_LENGTH = 200  # characters
+_TO_BE_SEEN = timedelta(minutes=10)  # Alertmanager collects alerts of a group for five minutes by default
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,12 @@ def webhook(message: Message) -> dict[str, Any]:
 
 
 def alertmanager(message: Message) -> list[dict[str, Any]]:
-    """An alert that ends with its incident, so Alertmanager needs no further notification."""
-    ends = message.until if message.says == "opened" else message.made_at
+    """An alert that ends with its incident, so Alertmanager needs no further notification.
+
+    Alertmanager is silent about an alert that has ended, so a late alert ends later than its incident.
+    """
+    late = datetime.now(UTC) + _TO_BE_SEEN
+    ends = max(message.until, late) if message.says == "opened" else message.made_at
     return [
         {
             "labels": {

@@ -5,10 +5,10 @@ from truelog.storage.database import Connection
 from truelog.support.errors import BadInput
 
 TOPIC = "notification_rule"
-_LOOK = "2 seconds"  # between the times that the notifier tells that it looks
+_LOOK = "2 seconds"  # between the times that the notifier tells that it has looked
 
 _POSITION = """
-    SELECT f.topic_id, p.next_offset, n.topic_id, n.next_offset, n.looked_at > now() - %s::interval
+    SELECT f.topic_id, p.next_offset, n.topic_id, n.next_offset
     FROM (SELECT) AS one
     LEFT JOIN (truelog.command_fold f JOIN truelog.command_position p USING (event)) ON event = %s
     LEFT JOIN truelog.notifier n ON true
@@ -34,15 +34,24 @@ def read_on(connection: Connection) -> list[NotificationRule] | None:
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        [(topic, end, known_topic, known_end, is_recent)] = connection.execute(_POSITION, (_LOOK, TOPIC)).fetchall()
+        [(topic, end, known_topic, known_end)] = connection.execute(_POSITION, (TOPIC,)).fetchall()
         is_behind = known_end is not None and (end is None or (topic == known_topic and end < known_end))
         if is_behind:
             topic, end = known_topic, known_end
-        if not is_recent or (topic, end) != (known_topic, known_end):
+        if (topic, end) != (known_topic, known_end):
             connection.execute(
-                "INSERT INTO truelog.notifier (looked_at, topic_id, next_offset) VALUES (now(), %s, %s) "
-                "ON CONFLICT (one) DO UPDATE SET looked_at = excluded.looked_at, topic_id = excluded.topic_id, "
-                "next_offset = excluded.next_offset",
+                "INSERT INTO truelog.notifier (looked_at, topic_id, next_offset) VALUES ('epoch', %s, %s) "
+                "ON CONFLICT (one) DO UPDATE SET topic_id = excluded.topic_id, next_offset = excluded.next_offset",
                 (topic, end),
             )
         return None if is_behind else in_force(connection)
+
+
+def record_look(connection: Connection) -> None:
+    """The notifier has looked for changes. Its readiness follows from this time."""
+    connection.execute(
+        "INSERT INTO truelog.notifier (looked_at) SELECT now() WHERE NOT EXISTS ("
+        "SELECT FROM truelog.notifier WHERE looked_at > now() - %s::interval"
+        ") ON CONFLICT (one) DO UPDATE SET looked_at = excluded.looked_at",
+        (_LOOK,),
+    )

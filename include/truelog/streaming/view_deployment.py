@@ -63,7 +63,7 @@ class ViewDeployment:
     _unbuilt: set[tuple[str, int]] = field(default_factory=set)
     _unshown: list[CompiledView] = field(default_factory=list)  # whose readers still see the former version
     _show_due: float = 0.0
-    _beyond: dict[str, Positions] = field(default_factory=dict)  # by view: its positions past the end of the log
+    _beyond: dict[str, Positions] = field(default_factory=dict)  # by version: its positions past the end of the log
 
     def deploy(self, types: EventTypes, examine: Callable[[set[str], EventTypes], TopicHealth]) -> TopicHealth:
         """Deploy the application's views and record the views whose files, tables or topics do not allow them to run.
@@ -172,7 +172,9 @@ class ViewDeployment:
         short = [r for r in ends.ranges_to(at.only(ends.ids)) if at.ids[r.topic] == ends.ids[r.topic]]
         if not short:
             return ""
-        self._beyond[compiled.name] = Positions.of_rows((r.topic, r.partition, r.end, ends.ids[r.topic]) for r in short)
+        self._beyond[compiled.own.name] = Positions.of_rows(
+            (r.topic, r.partition, r.end, ends.ids[r.topic]) for r in short
+        )
         now = leader_epochs.take_epochs(topics.client(self.settings), ends.only(at.ids))
         try:
             reader = ReaderState(compiled.name, at, merge.leader_epochs(self.connection, compiled))
@@ -202,7 +204,7 @@ class ViewDeployment:
         if not self._begun:
             view_status.begin_run(self.connection, name, {})
             self._begun = True
-        view_status.forget_others(self.connection, name, [*running, *refused, *self._unbuilt])
+        view_status.forget_others(self.connection, name, [*running, *refused, *self._unbuilt.intersection(declared)])
         view_status.declare(self.connection, name, declared)
         for view, number in self._unbuilt.intersection(declared):
             view_status.record_unbuilt(self.connection, name, view, number)

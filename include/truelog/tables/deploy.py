@@ -76,14 +76,22 @@ def try_to_show(connection: Connection, compiled: CompiledView) -> bool:
     try:
         with impatient(connection):
             readable.describe(connection, compiled)
-            if _goes_live(connection, compiled):
-                readable.show(connection, compiled.name, compiled.view.version)
+            _show_if_live(connection, compiled)
             _create_indexes(connection, compiled)
         with impatient(connection):  # an output begins with the whole table, for which readers do not wait
             outbox.settle(connection, compiled)
     except psycopg.errors.LockNotAvailable:
         return False
     return True
+
+
+def _show_if_live(connection: Connection, compiled: CompiledView) -> None:
+    """Let readers see the version if they see no other one. A cut-over may be moving them at this moment."""
+    version = compiled.name, compiled.view.version
+    if _goes_live(connection, compiled) and not readable.is_shown(connection, *version):
+        readable.lock(connection, compiled.name)
+        if _goes_live(connection, compiled):
+            readable.show(connection, *version)
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def build_version(context: BatchContext, compiled: CompiledView, report: Report,
                 filled = True
                 report(f"{name}: version {version} is built at {at.as_json()}")
             _wait_for_stream(settings, connection, compiled, report)  # 2
-            if not _state(settings, connection, compiled).proved(settings.cut_over_proof_seconds):
+            if filled or not _state(settings, connection, compiled).proved(settings.cut_over_proof_seconds):
                 result = reconcile(context, compiled)  # 3
                 report(f"{name}: version {version} is {result.verdict} {result.reason}".rstrip())
         state = _state_now(settings, compiled)

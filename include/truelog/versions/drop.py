@@ -7,6 +7,7 @@ from truelog.storage.database import Connection, connect
 from truelog.support import wait
 from truelog.support.errors import BadInput, NotReady
 from truelog.support.settings import Settings
+from truelog.tables.shown import readable
 from truelog.versions.version_state import VersionState, version_states
 
 _STOP_SECONDS = 30.0  # how long to wait until the application no longer runs the version
@@ -22,12 +23,14 @@ def drop(settings: Settings, view: str, version: int, *, doer: str) -> None:
         NotReady: its application still runs it, or a reader still uses its tables.
     """
     with connect(settings, autocommit=True) as connection:
-        state = _state(settings, connection, view, version)
-        if state.serving:
-            raise BadInput(f"Readers of {view} see version {version}. Move them to another version first.")
-        if state.declared:
-            raise BadInput(f"The file of {view} declares version {version}. Change `version` in the file first.")
-        connection.execute(_LEAVE, (view, version))
+        with connection.transaction():
+            readable.lock(connection, view)  # readers may be moving to the version at this moment
+            state = _state(settings, connection, view, version)
+            if state.serving:
+                raise BadInput(f"Readers of {view} see version {version}. Move them to another version first.")
+            if state.declared:
+                raise BadInput(f"The file of {view} declares version {version}. Change `version` in the file first.")
+            connection.execute(_LEAVE, (view, version))
         if not wait.poll(lambda: not _state(settings, connection, view, version).runs, _STOP_SECONDS, _POLL_SECONDS):
             raise NotReady(f"An application still runs version {version} of {view}. Drop it again in a minute.")
         if not drop_version(settings, connection, Version(view, version)):

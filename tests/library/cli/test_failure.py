@@ -78,6 +78,11 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("searches", "add", "a_search", "lamp", "--on", "post"): {POSTGRESQL},
     ("searches", "retire", "a_search"): {POSTGRESQL},
     ("searches", "try", "lamp", "--on", "post"): {POSTGRESQL},
+    ("notifications", "list"): {POSTGRESQL},
+    ("notifications", "show", "fraud"): {POSTGRESQL},
+    ("notifications", "deliveries"): {POSTGRESQL},
+    ("notifications", "add", "fraud", "--match", "a_rule", "--to", "ops"): {POSTGRESQL},
+    ("notifications", "retire", "fraud"): {POSTGRESQL},
     ("tail", "click"): {KAFKA},
     ("output", "list"): {POSTGRESQL},
     ("output", "resync", "cart"): {POSTGRESQL, KAFKA},
@@ -87,6 +92,10 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
 }
 UNTESTED = {("up",), ("down",), ("status",)}  # they report a service that is down as an answer
 WRONG = "0" * 48
+PARTS = {  # what a platform may leave out
+    "TRUELOG_CAPTURE": "true",
+    "TRUELOG_NOTIFICATION_CHANNELS": '{"ops": {"kind": "webhook", "url": "http://127.0.0.1:1"}}',
+}
 FAULTS = {
     (POSTGRESQL, "down"): {"TRUELOG_DATABASE_PORT": "1"},
     (POSTGRESQL, "wrong password"): {"TRUELOG_DATABASE_PASSWORD": WRONG},
@@ -132,9 +141,8 @@ def test_a_failed_service_is_3_and_named(
     monkeypatch.setattr(topics, "_TIMEOUT", 0.2 if fault == (KAFKA, "down") else 1.0)  # a broker refuses within it
     log = tmp_path / "access.log"
     log.write_text("")
-    ended = truelog(
-        *(word.format(log=log, rule=RULE) for word in command), "--json", TRUELOG_CAPTURE="true", **FAULTS[fault]
-    )
+    words = (word.format(log=log, rule=RULE) for word in command)
+    ended = truelog(*words, "--json", **PARTS, **FAULTS[fault])
     assert (ended.returncode, ended.stdout) == (Exit.UNKNOWN, ""), ended.stderr
     assert re.search(NAMES[fault[0]], ended.stderr), ended.stderr
     assert "Traceback" not in ended.stderr

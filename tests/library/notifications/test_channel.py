@@ -1,8 +1,10 @@
 """What each kind of channel gets, on real servers."""
 
+from datetime import UTC, datetime, timedelta
+
 from pydantic import SecretStr
 
-from tests.builders.notifications import set_rule
+from tests.builders.notifications import older_incidents, set_rule
 from tests.deadline import until
 from tests.library.listener import Listener
 from tests.library.notifications.found_rows import FoundRows, hit
@@ -30,6 +32,25 @@ def test_alertmanager_gets_an_alert_that_ends(told: Settings, hits: FoundRows, l
     assert retracted["annotations"]["summary"].startswith("Retracted: ")
 
 
+def test_an_alert_that_comes_after_its_incident_still_fires(
+    told: Settings, hits: FoundRows, listener: Listener
+) -> None:
+    """Alertmanager would take an alert whose end is past for resolved."""
+    alerted = Channel(kind="alertmanager", url=SecretStr(listener.url))
+    settings = told.model_copy(update={"notification_channels": {"ops": alerted}})
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    look(hits.connection)
+    older_incidents(hits.connection, timedelta(hours=2))
+    deliver(settings, hits.connection)
+    hits.change(removed=(hit("post:0:1"),))
+    deliver(settings, hits.connection)
+    [opened], [retracted] = listener.taken
+    assert datetime.fromisoformat(opened["endsAt"]) > datetime.now(UTC) + timedelta(minutes=5)
+    assert datetime.fromisoformat(retracted["endsAt"]) < datetime.now(UTC) + timedelta(minutes=5)
+
+
 def test_a_mail_has_the_text_and_the_row(told: Settings, hits: FoundRows) -> None:
     set_rule(hits.connection, "outage", "hit", "outages", template="$search\n$snippet")
     look(hits.connection)
@@ -48,6 +69,20 @@ def test_a_mail_has_the_text_and_the_row(told: Settings, hits: FoundRows) -> Non
     assert "document: post:0:1" in mail
     [delivered] = history.deliveries(hits.connection, None, 1)
     assert f"Idempotency-Key: {delivered['id']}" in mail
+
+
+def test_no_password_travels_unencrypted(told: Settings, hits: FoundRows) -> None:
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    with mail_server() as (port, mails):
+        url = SecretStr(f"smtp://ann:a-secret@127.0.0.1:{port}")
+        mailed = Channel(kind="email", url=url, to="ann@example.org")
+        deliver(told.model_copy(update={"notification_channels": {"ops": mailed}}), hits.connection)
+    [failed] = history.deliveries(hits.connection, None, 1)
+    assert failed["failed"].startswith("the mail server does not offer STARTTLS, so the password would travel")
+    assert "a-secret" not in failed["failed"]
+    assert mails == []
 
 
 def test_an_address_that_is_not_valid_is_never_quoted(told: Settings, hits: FoundRows) -> None:

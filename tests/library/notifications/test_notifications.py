@@ -21,9 +21,9 @@ from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener
 from tests.library.notifications.found_rows import FoundRows, hit, match
 from tests.library.notifications.rounds import SECRET, deliver, look, require_try
 from tests.scenes.applications import start
-from truelog.notifications import delivery, history, notifier
+from truelog.notifications import delivery, history, intake, notifier
 from truelog.relay.view_feed import ViewFeed
-from truelog.services.notifier import declaration, service
+from truelog.services.notifier import declaration, notifier_look, service
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -146,13 +146,69 @@ def test_a_hit_that_leaves_before_its_view_drops_it_is_retracted(
 def test_a_view_without_its_file_waits(
     told: Settings, hits: FoundRows, listener: Listener, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The notifier is not ready until it can load the view."""
+    unmounted = told.model_copy(update={"views_folder": tmp_path})
     set_rule(hits.connection, "outage", "hit", "outages")
+    notifier.look(unmounted, hits.connection)
+    with pytest.raises(ServiceDown, match="never looked"):
+        notifier_look.require_look(told)
     look(hits.connection)
+    notifier_look.require_look(told)
     hits.change(hit("post:0:1"))
-    assert notifier.look(told.model_copy(update={"views_folder": tmp_path}), hits.connection) == 0
+    older_look(hits.connection)
+    assert notifier.look(unmounted, hits.connection) == 0
     assert "search_hits has no notifications: There is no view 'search_hits'" in caplog.text
+    with pytest.raises(ServiceDown, match="last looked 60 s ago: its log says why"):
+        notifier_look.require_look(told)
     deliver(told, hits.connection)
+    notifier_look.require_look(told)
     assert texts(listener) == ["outages: Kafka is down: post:0:1"]
+
+
+def older_look(connection: Connection) -> None:
+    connection.execute("UPDATE truelog.notifier SET looked_at = looked_at - interval '1 minute'")
+
+
+def test_a_match_that_a_later_portion_retracts_is_not_told(
+    told: Settings, matches: FoundRows, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log's clock is that of the last change, which the notifier has not read yet."""
+    monkeypatch.setattr(intake, "_PORTION", 1)
+    set_rule(matches.connection, "fraud", "match", "fraud", template="$entity_id")
+    look(matches.connection)
+    late = "2026-03-01T04:00:00Z"
+    matches.change(match("a", settled_after=late))
+    matches.change(match("b", "bob", settled_after=late))
+    matches.change(match("a", outcome="retracted", settled_after=late))
+    set_clock(matches.connection, "matches", "2026-03-01T04:00:01Z")
+    deliver(told, matches.connection)
+    assert texts(listener) == ["bob"]
+
+
+def test_a_rule_with_another_subject_retracts_nothing_and_tells_of_no_earlier_row(
+    told: Settings, matches: FoundRows, listener: Listener
+) -> None:
+    set_rule(matches.connection, "mine", "match", "fraud", template="$entity_id")
+    set_clock(matches.connection, "matches", "2026-03-01T03:00:00Z")
+    look(matches.connection)
+    undecided = match("b", "bob", settled_after="2026-03-01T04:00:00Z")
+    matches.change(match("a"), undecided)
+    deliver(told, matches.connection)
+    change_rule(matches.connection, "mine", "match", "theft")
+    set_clock(matches.connection, "matches", "2026-03-01T04:00:01Z")
+    matches.change(match("a") | {"shown": "{}"})
+    deliver(told, matches.connection)
+    change_rule(matches.connection, "mine", "match", "fraud")
+    deliver(told, matches.connection)
+    assert texts(listener) == ["ann"]
+    matches.change(match("a", outcome="retracted"))
+    deliver(told, matches.connection)
+    assert texts(listener) == ["ann", "Retracted: ann"]
+
+
+def change_rule(connection: Connection, name: str, kind: str, subject: str) -> None:
+    make_rules_again(connection)
+    set_rule(connection, name, kind, subject)
 
 
 def test_a_retired_rule_tells_of_no_later_row_and_what_waits_is_delivered(

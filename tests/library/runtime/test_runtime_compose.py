@@ -138,7 +138,7 @@ def test_every_port_is_on_loopback_at_the_default_number() -> None:
 def test_services_are_confined_and_see_only_code() -> None:
     assert careless(COMPOSE) == []
     code, views = "./include:/opt/truelog/include:ro", "./spark_apps:/opt/truelog/spark_apps:ro"
-    mounted = {"collector": [code], "ticks": [code], "lag": [code, views], "relay": [code]}
+    mounted = {"collector": [code], "ticks": [code], "lag": [code, views], "relay": [code], "notifier": [code, views]}
     own = {name: COMPOSE["services"][name] for name in mounted}
     assert {name: each["volumes"] for name, each in own.items()} == mounted
     assert all(each["read_only"] for each in own.values())
@@ -317,6 +317,16 @@ def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, confi
     changed, ours = _inside(config, made, tmp_path / "changed"), Settings(home=made.home)
     assert {name: getattr(changed, name) for name in wanted} == {name: getattr(ours, name) for name in wanted}
     assert configured(changed) == ["alertmanager", "pagerduty", "email"]
+
+
+def test_channels_of_notifications_are_passed_on(made: Settings, tmp_path: Path) -> None:
+    assert _inside("truelog", made, tmp_path / "untouched").notification_channels == {}
+    channels = {"ops": {"kind": "webhook", "url": "http://hook", "token": "a b#c"}}
+    with (made.home / ENVIRONMENT_FILE).open("a") as file:
+        file.write(f"TRUELOG_NOTIFICATION_CHANNELS={json.dumps(channels)}\n")
+    changed = _inside("truelog", made, tmp_path / "changed").notification_channels
+    assert changed == Settings(home=made.home).notification_channels
+    assert changed["ops"].token.get_secret_value() == "a b#c"
 
 
 def _inside(config: str, made: Settings, home: Path) -> Settings:

@@ -93,7 +93,7 @@ def test_a_log_that_is_shorter_than_a_position_suspends_its_views_alone(
     send(platform, 4)
     assert running._changed() == ""
     send(platform, 1)
-    assert running._changed() == f"the log has reached {short.name}"
+    assert running._changed() == f"the log has reached {short.own.name}"
     assert planned(running) == {short.name, beside.name, elsewhere.name}
     assert running._changed() == ""
 

@@ -1,11 +1,13 @@
 """Which versions the DAG `cut_over` has work for, and who moves the readers when a version is proved."""
 
+from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
 
 from tests.library.versions.two_versions import TwoVersions
 from truelog.batch.batch_context import BatchContext
+from truelog.support.errors import NotReady
 from truelog.support.setting_groups.versions import CutOver
 from truelog.versions.build import Built, build_version, views_due
 from truelog.versions.cut_over import back, cut_over
@@ -45,12 +47,23 @@ def test_a_version_that_readers_left_is_not_shown_again_by_itself(versions: TwoV
     assert versions.seen() == [("a", 1)]
 
 
+def test_a_comparison_before_the_version_was_built_proves_nothing(versions: TwoVersions) -> None:
+    """The hourly comparison found that an empty version equals a rebuild of nothing."""
+    versions.run_both()
+    versions.prove(2, offset=0)
+    versions.store(2, [("a", 2)])
+    versions.reach(2, 5)
+    assert is_due(versions, CutOver.MANUAL)
+    with pytest.raises(NotReady, match="never compared"):
+        cut_over(versions.settings, versions.name, doer="test")
+    versions.prove(2)
+    assert cut_over(versions.settings, versions.name, doer="test").version == 2
+
+
 @pytest.mark.parametrize("verdict", ["DIFFERENT", "EQUAL"])
 def test_an_old_comparison_proves_nothing(versions: TwoVersions, verdict: str) -> None:
     versions.make_ready()
     versions.prove(2, verdict)
     assert not is_due(versions, CutOver.MANUAL)
-    versions.connection.execute(
-        "UPDATE truelog.reconciliation SET finished_at = now() - interval '2 hours' WHERE view = %s", (versions.name,)
-    )
+    versions.prove(2, verdict, ago=timedelta(hours=2))
     assert is_due(versions, CutOver.MANUAL)

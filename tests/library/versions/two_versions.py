@@ -6,12 +6,15 @@ There is no Spark session. The tests write the rows, the positions, the comparis
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from psycopg import sql
+from psycopg.types.json import Jsonb
 from pyspark.sql.types import DataType, IntegerType, StringType
 
 from tests.builders.applications import forget_application
 from tests.builders.comparisons import a_reconciliation
+from tests.builders.rows import NO_TIME
 from tests.builders.views import merged_to
 from truelog import Sum, View
 from truelog.control import application, view_status
@@ -62,8 +65,9 @@ class TwoVersions:
         view_status.record_beside(self.connection, self.application, self.name, 1)
         view_status.record_state(self.connection, self.application, self.name, 2)
 
-    def prove(self, version: int, verdict: str = "EQUAL") -> None:
-        a_reconciliation(self.connection, self.name, verdict, version=version)
+    def prove(self, version: int, verdict: str = "EQUAL", offset: int = 5, ago: timedelta = NO_TIME) -> None:
+        at = {"page_view": {"0": offset}} if offset else {}
+        a_reconciliation(self.connection, self.name, verdict, ago=ago, version=version, positions=Jsonb(at))
 
     def make_ready(self) -> None:
         """Readers can move to version 2, and back."""

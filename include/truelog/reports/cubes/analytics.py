@@ -5,10 +5,11 @@ looked up by name, and every value is a parameter.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from truelog.exports import query as row_query
+from truelog.reports.cubes.comparison import incomparable
 from truelog.reports.cubes.cube import Cube, Figure
 from truelog.reports.cubes.question import Question
 from truelog.reports.cubes.statement import LINES, statement
@@ -57,11 +58,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Analysis:
+    """`incomparable` says why there is no period before, or is empty."""
+
     total: Row
     state_rows: int
     rows: Sequence[Row]
     more: bool
     course: Course
+    incomparable: str = ""
 
 
 class _Answer(NamedTuple):
@@ -95,7 +99,15 @@ def analyse(connection: Connection, cube: Cube, question: Question) -> Analysis:
     rows = _rows(found)
     course = _course(found, question, max(question.step, now.grain or 1), rows[:LINES])
     total = found.row(now, earlier)
-    return Analysis(total, now.rows or 0, rows[: question.limit], len(rows) > question.limit, course)
+    analysis = Analysis(total, now.rows or 0, rows[: question.limit], len(rows) > question.limit, course)
+    why = incomparable(cube, question.since, question.until, now.grain or 1)
+    return _alone(analysis, why) if why else analysis
+
+
+def _alone(analysis: Analysis, why: str) -> Analysis:
+    """The analysis without the period before."""
+    total, *rows = [replace(each, before=None, change=None) for each in (analysis.total, *analysis.rows)]
+    return replace(analysis, total=total, rows=rows, course=replace(analysis.course, before=[]), incomparable=why)
 
 
 def _chosen(cube: Cube, question: Question) -> Figure:

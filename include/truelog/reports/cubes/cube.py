@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from psycopg import sql
 from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
@@ -11,6 +12,7 @@ from truelog.exports.query import Condition, Operator
 from truelog.reports.declared_view import declared_view
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
+from truelog.support.durations import seconds
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -46,6 +48,7 @@ class Cube:
     table: sql.Identifier
     reads: Sequence[str]  # topics
     all_if_null: Sequence[str]  # keys in which NULL means all values
+    keep: timedelta | None = None
 
     def require_key(self, column: str) -> None:
         if column not in self.keys:
@@ -73,13 +76,13 @@ def find_cube(settings: Settings, connection: Connection, name: str) -> Cube:
     """The cube of this view, with the columns that its table contains.
 
     Raises:
-        BadInput: the view is not a cube, or has no table yet.
+        BadInput: the view is not a cube, has no table yet, or readers see another version than the declared one.
     """
     names = cube_names(settings, connection)
     view = declared_view(settings, name)[0] if name in names else None
     if view is None:
         raise BadInput(f"{name!r} is not a cube with a table; the cubes are {', '.join(names)}")
-    table = _table(connection, name)
+    table = _table(connection, view, name)
     stored = {each["name"] for each in db_snapshot.view_columns(connection, table[1], table[0])}
     shown = {str(each["name"]): each for each in db_snapshot.view_columns(connection, name)}
     types = {key: str(shown[key]["type"]) for key in view.key if key in shown}
@@ -89,7 +92,8 @@ def find_cube(settings: Settings, connection: Connection, name: str) -> Cube:
     if not figures:
         raise BadInput(f"the table of {name} has no figure yet; it is made when its stream starts")
     keys = [key for key in types if key != time]
-    return Cube(name, time, keys, types, figures, united, sql.Identifier(*table), view.reads, view.all_if_null)
+    keep = None if view.keep is None else timedelta(seconds=seconds(view.keep))
+    return Cube(name, time, keys, types, figures, united, sql.Identifier(*table), view.reads, view.all_if_null, keep)
 
 
 def _united(view: View) -> dict[str, str]:
@@ -97,13 +101,18 @@ def _united(view: View) -> dict[str, str]:
     return {name: aggregate for name, aggregate in aggregates.items() if aggregate is not None}
 
 
-def _table(connection: Connection, name: str) -> tuple[str, str]:
-    """The table of the layer that serves readers: its schema and its name."""
+def _table(connection: Connection, view: View, name: str) -> tuple[str, str]:
+    """The table of the layer that serves readers: its schema and its name. The measures of another version differ."""
     [(version, by_batch)] = connection.execute(
         "SELECT version, EXISTS (SELECT FROM truelog.batch_layer b WHERE (b.view, b.version) = (d.view, d.version)) "
         "FROM truelog.deployed d WHERE view = %s",
         (name,),
     ).fetchall()
+    if version != view.version:
+        raise BadInput(
+            f"readers still see version {version} of {name}, and its file declares version {view.version}; "
+            f"the figures come back when readers see version {view.version}"
+        )
     return "batch" if by_batch else "state", catalogue.table_name(name, version)
 
 

@@ -67,7 +67,8 @@ def archived_events(settings: Settings, cube: Cube, question: Question) -> list[
 
 def _found(dataset: ds.Dataset, event_type: EventType, cube: Cube, question: Question, end: float) -> ArchivedEvents:
     fields = event_type.stored_schema
-    shown = [*PLACE.names, "event_id", "event_time", *(key for key in cube.keys if key in fields.names)]
+    keys = [key for key in cube.keys if key in fields.names]
+    shown = list(dict.fromkeys([*PLACE.names, "event_id", "event_time", *keys]))
     applied = [each for each in question.where if each.column in fields.names]
     scanner = dataset.scanner(shown, filter=_filter(fields, applied, question), batch_size=_BATCH_ROWS)
     number, newest = 0, pa.schema([dataset.schema.field(name) for name in shown]).empty_table()

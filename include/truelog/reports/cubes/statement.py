@@ -17,7 +17,7 @@ from truelog.reports.cubes.question import Question
 
 LINES = 5
 _APART = 10_000  # steps, more than a period has
-_GRAINS = (86_400, 3_600, 60, 10)
+_GRAINS = (604_800, 86_400, 43_200, 21_600, 10_800, 3_600, 1_800, 900, 600, 300, 60, 10)
 
 # Only the chosen figure of the period before is shown, so its other states are not read. The number of a step and its
 # period are one number while the rows are grouped, which is faster: the period before has negative ones.
@@ -43,7 +43,7 @@ WITH cell AS MATERIALIZED (
 # they are multiples of a longer interval than a step, the step has no other times. A point of the plot is as long as
 # the longer of the two, so it has the rows of one step.
 _COURSE: LiteralString = """, grain AS (
-    SELECT min(CASE {grains} ELSE 1 END) AS seconds FROM step, LATERAL (VALUES (_first), (_last)) AS edge(at) WHERE _now
+    SELECT min(CASE {grains} ELSE 1 END) AS seconds FROM step, LATERAL (VALUES (_first), (_last)) AS edge(at)
 )
 SELECT 'total', true, NULL::bigint, NULL::integer, NULL::text, rows, seconds, {figures}
 FROM (SELECT {united} FROM value) AS united, grain,

@@ -9,4 +9,5 @@ SERVICE = Service(
     after=("postgresql",),
     kafka=None,
     check=Check(notifier_look.require_look, notifier_look.address),
+    folders=("spark_apps",),  # a view's file says how long its rows stay
 )

@@ -217,7 +217,9 @@ LEFT JOIN pg_class c ON c.relname = v.view || '_v' || v.version
     AND c.relnamespace = CASE WHEN v.batch_only THEN 'batch' ELSE 'state' END::regnamespace
 LEFT JOIN LATERAL (
     SELECT verdict, finished_at FROM truelog.reconciliation r
-    WHERE (r.view, r.version) = (v.view, v.version) AND verdict <> 'UNKNOWN' ORDER BY id DESC LIMIT 1
+    WHERE (r.view, r.version) = (v.view, v.version) AND verdict <> 'UNKNOWN'
+        AND r.positions <> '{}'  -- before a version is built, it equals a rebuild of nothing
+    ORDER BY id DESC LIMIT 1
 ) r ON true
 CROSS JOIN LATERAL (  -- the records below the rows that readers see, and not below those of this version
     SELECT coalesce(sum(greatest(0, a.next_offset - coalesce(b.next_offset, 0))), 0)::bigint AS behind

@@ -1,8 +1,8 @@
 """The settings of notifications: the channels, and how long the notifier tries (docs/notifications.md)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PositiveFloat, SecretStr
 from pydantic_settings import BaseSettings
 
 
@@ -26,7 +26,7 @@ class Channel(BaseModel):
 class NotificationSettings(BaseSettings):
     """Channels and limits. `truelog.support.settings` says where values come from."""
 
-    notification_channels: dict[str, Channel] = {}  # by name
+    notification_channels: Annotated[dict[str, Channel], BeforeValidator(lambda value: value or {})] = {}  # by name
     notification_answer_seconds: PositiveFloat = 10.0  # time limit for the answer of a channel
     notification_retry_seconds: PositiveFloat = 1.0  # before the second try; each further pause is twice as long
     notification_longest_retry_seconds: PositiveFloat = 300.0  # the longest pause between two tries

@@ -67,6 +67,21 @@ def describe(connection: Connection, compiled: CompiledView) -> None:
         _run(connection, pinned)
 
 
+def lock(connection: Connection, view: str) -> None:
+    """Lock all versions of the view, so that no other transaction moves its readers."""
+    connection.execute("SELECT FROM truelog.view WHERE view = %s ORDER BY version FOR UPDATE", (view,))
+
+
+def is_shown(connection: Connection, view: str, version: int) -> bool:
+    """Whether readers see this version under the view's name, as it was described last."""
+    found = connection.execute(
+        "SELECT v.definitions, v.shown FROM truelog.view v JOIN truelog.deployed d USING (view, version) "
+        "WHERE (v.view, v.version) = (%s, %s) AND v.deployed_at IS NOT NULL",
+        (view, version),
+    ).fetchone()
+    return found is not None and _digest(found[0]) == found[1]
+
+
 def show(connection: Connection, view: str, version: int) -> bool:
     """Let readers see this version under the view's name, unless they do. Return whether anything has changed.
 

@@ -123,5 +123,6 @@ def kill_and_wait(settings: Settings) -> None:
         [state] = [state for state in runtime.status(settings) if state.name == "kafka"]
         if state.state != "READY" or state.pid == pid:
             raise ServiceDown(state.state)
+        topics.end_offsets(settings, ["ticks"])  # until it knows the leader epochs that clients have seen, it refuses
 
     until(restarted, 60, "Kafka after its kill")

@@ -1,14 +1,14 @@
 """Lists the archived records of a topic, newest first.
 
 The first query reads places and keys only, first of the last hour before the given moment, then of longer spans, until
-it has found enough records. The second one reads the values at these places.
+it has found enough records. The second one reads the values at these places. One time limit holds for all of them.
 """
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 
-import pyarrow.dataset as ds
+import duckdb
 from pyiceberg.catalog import Catalog
 
 from truelog.archive.analyst import interrupted_after, open_dataset, open_engine
@@ -20,9 +20,13 @@ from truelog.support.settings import Settings
 
 _SECONDS = 10.0
 _SPANS = (timedelta(hours=1), timedelta(days=1), timedelta(days=30), None)
-_SHOWN = ("partition", "offset", "broker_time", "key", "value", "erased", "invalid")
+_VALUES = """
+SELECT partition, "offset", broker_time, key, value, erased, invalid FROM records
+WHERE partition = ? AND "offset" BETWEEN ? AND ? AND "offset" IN (SELECT unnest(?::BIGINT[]))
+"""
 
 _Place = tuple[int, int]
+_Engine = duckdb.DuckDBPyConnection
 
 
 @dataclass(frozen=True)
@@ -66,17 +70,19 @@ def newest_records(settings: Settings, topic: str, wanted: ListRequest) -> list[
     types = event_registry.event_types(settings)
     if topic not in types:
         raise BadInput(f"there is no topic {topic!r}; the topics are {', '.join(types)}")
-    with open_catalog(settings) as catalog:
+    with open_engine() as engine, open_catalog(settings) as catalog, interrupted_after(engine, _SECONDS):
         places: list[_Place] = []
         for span in _SPANS:
-            places = _places(catalog, types[topic], wanted, span)
+            places = _places(engine, catalog, types[topic], wanted, span)
             if len(places) == wanted.limit:
                 break
-        found = _at_places(catalog, types[topic], places)
+        found = _at_places(engine, catalog, types[topic], places)
     return [found[place] for place in places if place in found]
 
 
-def _places(catalog: Catalog, event_type: EventType, wanted: ListRequest, span: timedelta | None) -> list[_Place]:
+def _places(
+    engine: _Engine, catalog: Catalog, event_type: EventType, wanted: ListRequest, span: timedelta | None
+) -> list[_Place]:
     """The places of the wanted records of the span before the moment, or of all records before it."""
     until, key = wanted.before.time, wanted.key
     where = f"broker_time <= '{until.isoformat()}'"
@@ -87,19 +93,21 @@ def _places(catalog: Catalog, event_type: EventType, wanted: ListRequest, span: 
         'AND (broker_time, partition, "offset") < (?, ?, ?) AND (?::BLOB IS NULL OR key = ?::BLOB) '
         'ORDER BY broker_time DESC, partition DESC, "offset" DESC LIMIT ?'
     )
-    with open_engine() as connection, interrupted_after(connection, _SECONDS):
-        connection.register("records", open_dataset(catalog, event_type, where))
-        return connection.execute(query, [*astuple(wanted.before), key, key, wanted.limit]).fetchall()
+    engine.register("records", open_dataset(catalog, event_type, where))
+    return engine.execute(query, [*astuple(wanted.before), key, key, wanted.limit]).fetchall()
 
 
-def _at_places(catalog: Catalog, event_type: EventType, places: Iterable[_Place]) -> dict[_Place, ListedRecord]:
+def _at_places(
+    engine: _Engine, catalog: Catalog, event_type: EventType, places: Iterable[_Place]
+) -> dict[_Place, ListedRecord]:
     by_partition: dict[int, list[int]] = {}
     for partition, offset in places:
         by_partition.setdefault(partition, []).append(offset)
     found: dict[_Place, ListedRecord] = {}
     for partition, offsets in by_partition.items():
-        where = f"partition = {partition} AND offset >= {min(offsets)} AND offset <= {max(offsets)}"
-        chosen = (ds.field("partition") == partition) & ds.field("offset").isin(offsets)
-        rows = open_dataset(catalog, event_type, where).to_table(columns=list(_SHOWN), filter=chosen).to_pylist()
+        first, last = min(offsets), max(offsets)
+        where = f"partition = {partition} AND offset >= {first} AND offset <= {last}"
+        engine.register("records", open_dataset(catalog, event_type, where))
+        rows = engine.sql(_VALUES, params=[partition, first, last, offsets]).to_arrow_table().to_pylist()
         found |= {(partition, row["offset"]): ListedRecord(**row) for row in rows}
     return found

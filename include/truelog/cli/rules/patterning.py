@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.box import SIMPLE
 
-from truelog.cli import rule_output
 from truelog.cli.output import AsJson, Sheet, print_json, progress, say
-from truelog.cli.rule_output import Begin
+from truelog.cli.rules import rule_output
+from truelog.cli.rules.rule_output import Begin
 from truelog.cli.times import past_time
 from truelog.support.settings import Settings
 

@@ -11,7 +11,7 @@ from tests.beds.archived import Archived
 from tests.command import answer, truelog
 from tests.library.click_searches import HITS, retire, set_search
 from truelog.batch import batch_context
-from truelog.cli import searching
+from truelog.cli.rules import searching
 
 VIEW = "from tests.library.click_searches import HITS\nVIEW = HITS\n"
 SECOND = 3 * 3600

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.box import SIMPLE
 
-from truelog.cli import rule_output
 from truelog.cli.output import AsJson, Exit, Sheet, print_json, progress, say
-from truelog.cli.rule_output import Begin
+from truelog.cli.rules import rule_output
+from truelog.cli.rules.rule_output import Begin
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:

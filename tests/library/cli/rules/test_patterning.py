@@ -11,7 +11,7 @@ from tests.beds.archived import Archived
 from tests.command import answer, truelog
 from tests.library.click_rules import MATCHES, PAIR, definition, retire, set_rule
 from truelog.batch import batch_context
-from truelog.cli import patterning
+from truelog.cli.rules import patterning
 
 VIEW = "from tests.library.click_rules import MATCHES\nVIEW = MATCHES\n"
 SECOND = 3 * 3600

@@ -1,0 +1,1 @@
+"""The subcommands for rules: patterns, stored searches and notifications."""

@@ -1,0 +1,1 @@
+"""Archived records: one with its fields, and the newest of a topic."""
