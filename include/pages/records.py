@@ -69,6 +69,7 @@ def records(
             "key": _text(each.key),
             "value": _text(each.value and each.value[:_LISTED_BYTES]),
             "bytes": each.value and len(each.value),
+            "is_cut": len(each.value or b"") > _LISTED_BYTES,
         }
         for each in found
     ]

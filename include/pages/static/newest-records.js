@@ -15,8 +15,7 @@ export function newestRecords(topics, given, again) {
   const topic = choose("Topic of the list", topics, state.list);
   const key = h("input", { "aria-label": "Key", placeholder: "Any key", value: state.key });
   const until = h("input", {
-    "aria-label": "Until (UTC)",
-    title: "Until (UTC); empty for the newest",
+    title: "Empty for the newest records",
     type: "datetime-local",
     step: 1,
     value: state.until,
@@ -34,7 +33,7 @@ export function newestRecords(topics, given, again) {
     },
     topic,
     key,
-    until,
+    h("label", {}, "Until (UTC) ", until),
     h("button", {}, "List records"),
   );
   if (state.list) look({ until: state.until && `${state.until}Z` });
@@ -83,6 +82,6 @@ function row(topic, each) {
     value(each.key),
     h("span", {}, badge(kind, label), each.invalid ? h("small", {}, ` ${seen(each.invalid)}`) : null),
     bytes(each.bytes),
-    h("span", { class: "means" }, each.value === null ? value(null) : seen(each.value)),
+    value(each.is_cut ? `${each.value}…` : each.value),
   ];
 }

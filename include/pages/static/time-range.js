@@ -11,12 +11,11 @@ export function timeRange(state, spans, change) {
   const until = h("input", {
     type: "datetime-local",
     step: 1,
-    "aria-label": "Until (UTC)",
     title: "The end of the time range in UTC. If it is empty, the range ends now.",
     value: state.until,
     change: () => change({ until: until.value }),
   });
-  return [range, until];
+  return [range, h("label", {}, "Until (UTC) ", until)];
 }
 
 // What a request for the range asks for.
