@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 
 from pages.access import DataReader, SignedIn, may_compare, may_replay
 from pages.answer import Answer, parts
-from pages.data import OF_VIEWS
+from pages.data import OF_VIEWS, Until
 from truelog.control import event_registry
 from truelog.dead_letters import ledger as replay_ledger
 from truelog.dead_letters import replay as dead_letter_replay
@@ -43,11 +43,11 @@ def skipped(user: SignedIn, view: str = "") -> Answer:
 
 
 def _moment(
-    until: datetime | None = None,
+    until: Until = None,
     partition: Annotated[int, Query(ge=-1, le=2**31 - 1)] = -1,
     offset: Annotated[int, Query(ge=-1, lt=_LAST)] = -1,
 ) -> Moment:
-    return Moment(until.replace(tzinfo=until.tzinfo or UTC) if until else datetime.now(UTC), partition, offset)
+    return Moment(until or datetime.now(UTC), partition, offset)
 
 
 @router.get("/records")

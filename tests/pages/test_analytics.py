@@ -3,14 +3,18 @@
 import csv
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from psycopg import sql
+from pydantic import create_model
 
 from pages.analytics import Form
 from runtime.airflow_client import Airflow
@@ -19,6 +23,7 @@ from tests.chosen_views import copy_views
 from tests.pages.audience import BEGIN, HOSTS, fill_audience
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
+from truelog.archive.schema import arrow_schema
 from truelog.exports.query import Condition, Operator
 from truelog.log.positions import Positions
 from truelog.reports.cubes import analytics, cube, events
@@ -26,6 +31,7 @@ from truelog.reports.cubes.analytics import Analysis
 from truelog.reports.cubes.events import ArchivedEvents, archived_events
 from truelog.reports.cubes.question import Question
 from truelog.reports.cubes.statement import statement
+from truelog.schema.event import Event, EventType, Topic
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import BadDeclaration, BadInput
@@ -269,6 +275,21 @@ def test_the_events_behind_a_figure_are_found_in_the_archive(archived: Settings)
     renamed = replace(views, keys=[*views.keys, "kind"])
     [topic] = archived_events(archived, renamed, replace(day, where=[Condition("kind", Operator.EQUAL, "a")]))
     assert (topic.number, topic.applied, topic.open) == (1, [], ["kind"])
+
+
+def test_a_field_is_told_apart_from_the_archives_column_of_the_same_name() -> None:
+    """The archive has a record's raw bytes in `value`, and the event's `value` in another column."""
+    day, end = datetime(2026, 3, 1, tzinfo=UTC), time.monotonic() + 3_600
+    topic = Topic(key=None, subject=(), partitions=1, retention="1 day")
+    measured = EventType("measured", create_model("Measured", __base__=Event, value=(str, ...)), topic)
+    place = {"offset": 0, "broker_time": day, "event_time": day, "log_day": day, "erased": False, "value": b"raw"}
+    rows = [place | {"partition": n, "event_id": str(n), "_value": value} for n, value in enumerate(("hot", "cold"))]
+    archive = ds.dataset(pa.Table.from_pylist(rows, arrow_schema(measured)))
+    asked = cube.Cube("by_value", "hour", ["value"], {}, [], {}, sql.Identifier("none"), ["measured"], [])
+    where = [Condition("value", Operator.EQUAL, "hot")]
+    found = events._found(archive, measured, asked, Question(day, day + timedelta(days=1), where), end)
+    assert (found.number, found.applied, found.open) == (1, ["value"], [])
+    assert [(event["event_id"], event["value"]) for event in found.events] == [("0", "hot")]
 
 
 def test_a_long_search_in_the_archive_ends(archived: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

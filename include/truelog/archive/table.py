@@ -6,7 +6,8 @@ neither compaction nor snapshot expiry can lose the positions.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,6 +161,15 @@ def require_adopted(settings: Settings, types: EventTypes) -> None:
                 require_newest(load_table(catalog, identifier(name)))
             except NoSuchTableError:
                 _require_new(catalog, name, event_type.topic_id)
+
+
+@contextmanager
+def stores_answer() -> Iterator[None]:
+    """Read the archive in this context. Raises ServiceDown if the catalog or the object store does not answer."""
+    try:
+        yield
+    except (OSError, SQLAlchemyError) as failed:
+        raise ServiceDown(f"archive: the catalog or the object store did not answer: {failed}") from failed
 
 
 def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from truelog.apps.reader_positions import view_positions
 from truelog.archive import reader as archive_reader
 from truelog.archive.reader import ScanCost, Wanted
-from truelog.archive.table import archived_positions
+from truelog.archive.table import archived_positions, stores_answer
 from truelog.log.positions import Positions
 from truelog.storage import db_snapshot
-from truelog.support.errors import NotMade, ServiceDown
+from truelog.support.errors import NotMade
 from truelog.support.settings import Settings
 from truelog.views.view import View
 
@@ -37,8 +35,6 @@ def explain_cost(settings: Settings, name: str, view: View) -> ScanCost:
         deployed = view_positions(connection, [name])[name]
     if not deployed.version:
         raise NotMade("the view has no table yet, so it has no row to explain")
-    try:
+    with stores_answer():
         end, _ = archived_end(settings, view.reads, deployed.positions)
         return archive_reader.scan_cost(settings, Wanted.between(Positions(), end))
-    except (OSError, SQLAlchemyError) as failed:
-        raise ServiceDown(f"archive: the catalog or the object store did not answer: {failed}") from failed

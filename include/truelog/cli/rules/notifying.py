@@ -1,11 +1,12 @@
 """`truelog notifications`: rules that send notifications of matches and hits, and their deliveries."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.box import SIMPLE
 
-from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
+from truelog.cli.output import AsJson, Sheet, print_json, say
+from truelog.cli.rules import rule_output
 from truelog.cli.times import duration
 from truelog.support.settings import Settings
 
@@ -125,13 +126,6 @@ def _show(found: list[dict[str, Any]]) -> None:
         )
 
 
-def _tell(sent: "Sent", done: str, as_json: bool) -> None:
-    if as_json:
-        print_json({"notification" if name == "rule" else name: value for name, value in sent.as_dict().items()})
-    elif sent.refused:
-        say(sent.refused)
-    elif sent.in_log:
-        say(f"{sent.rule} is {done}: the change is in the log, and applies to the rows that come from now on")
-    else:
-        say(f"{sent.rule} is {done}: the service `commands` has not published the change yet, see `truelog status`")
-    raise typer.Exit(Exit.DIFFERENT if sent.refused else Exit.FINE)
+def _tell(sent: "Sent", done: str, as_json: bool) -> NoReturn:
+    as_dict = {"notification" if name == "rule" else name: value for name, value in sent.as_dict().items()}
+    rule_output.tell(sent, as_dict, done, as_json, "to the rows that come from now on")

@@ -1,4 +1,4 @@
-"""What `truelog patterns` and `truelog searches` read and say alike: searches are rules that judge single events."""
+"""What `truelog patterns`, `searches` and `notifications` read and say alike: all three are about rules."""
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol
@@ -47,14 +47,16 @@ def since(begin: str | None) -> datetime:
     return past_time(begin) if begin else datetime.now(UTC) - timedelta(days=_FIRST_DAYS)
 
 
-def tell(sent: "Sent", as_dict: dict[str, Any], done: str, as_json: bool) -> NoReturn:
+def tell(
+    sent: "Sent", as_dict: dict[str, Any], done: str, as_json: bool, applies: str = "when the stream has read it"
+) -> NoReturn:
     """Say the outcome of a change of a rule, and exit: 1 if it was refused."""
     if as_json:
         print_json(as_dict)
     elif sent.refused:
         say(sent.refused)
     elif sent.in_log:
-        say(f"{sent.rule} is {done}: the change is in the log, and applies when the stream has read it")
+        say(f"{sent.rule} is {done}: the change is in the log, and applies {applies}")
     else:
         say(f"{sent.rule} is {done}: the service `commands` has not published the change yet, see `truelog status`")
     raise typer.Exit(Exit.DIFFERENT if sent.refused else Exit.FINE)

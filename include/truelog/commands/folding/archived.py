@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from pyiceberg.exceptions import NoSuchTableError
-from sqlalchemy.exc import SQLAlchemyError
 
-from truelog.archive.table import Progress, identifier, open_catalog, require_same_topic
+from truelog.archive.table import Progress, identifier, open_catalog, require_same_topic, stores_answer
 from truelog.commands.folding.log_record import LogRecord
 from truelog.log.positions import Range
-from truelog.support.errors import ArchiveBehind, ServiceDown
+from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 
 _PORTION = 50_000  # offsets
@@ -24,7 +23,7 @@ def read_archived(settings: Settings, topic_id: str, wanted: Range) -> Iterator[
         ServiceDown: the catalog or the object store does not answer.
     """
     try:
-        with open_catalog(settings) as catalog:
+        with stores_answer(), open_catalog(settings) as catalog:
             table = catalog.load_table(identifier(wanted.topic))
             require_same_topic(table, topic_id)
             if Progress.of(table.metadata).positions.get(wanted.partition, 0) < wanted.end:
@@ -39,5 +38,3 @@ def read_archived(settings: Settings, topic_id: str, wanted: Range) -> Iterator[
                 )
     except NoSuchTableError:
         raise ArchiveBehind(f"no record of {wanted.topic} is archived yet") from None
-    except (OSError, SQLAlchemyError) as failed:
-        raise ServiceDown(f"archive: the catalog or the object store did not answer: {failed}") from failed

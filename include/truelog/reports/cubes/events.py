@@ -13,17 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.archive.analyst import open_dataset
-from truelog.archive.schema import PLACE
-from truelog.archive.table import open_catalog
+from truelog.archive.schema import PLACE, column_of
+from truelog.archive.table import open_catalog, stores_answer
 from truelog.control import event_registry
 from truelog.exports.query import Condition, Operator
 from truelog.reports.cubes.cube import Cube
 from truelog.reports.cubes.question import Question
 from truelog.schema.event import EventType
-from truelog.support.errors import BadInput, ServiceDown
+from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 
 MOST = 100
@@ -53,25 +52,23 @@ def archived_events(settings: Settings, cube: Cube, question: Question) -> list[
     types, end = event_registry.event_types(settings), time.monotonic() + SECONDS
     for each in question.where:
         cube.require_filter(each)
-    try:
-        with open_catalog(settings) as catalog:
-            span = f"event_time >= '{question.since.isoformat()}' and event_time < '{question.until.isoformat()}'"
-            return [
-                _found(open_dataset(catalog, types[topic], span), types[topic], cube, question, end)
-                for topic in cube.reads
-                if topic in types
-            ]
-    except (OSError, SQLAlchemyError) as failed:
-        raise ServiceDown(f"archive: the catalog or the object store did not answer: {failed}") from failed
+    with stores_answer(), open_catalog(settings) as catalog:
+        span = f"event_time >= '{question.since.isoformat()}' and event_time < '{question.until.isoformat()}'"
+        return [
+            _found(open_dataset(catalog, types[topic], span), types[topic], cube, question, end)
+            for topic in cube.reads
+            if topic in types
+        ]
 
 
 def _found(dataset: ds.Dataset, event_type: EventType, cube: Cube, question: Question, end: float) -> ArchivedEvents:
     fields = event_type.stored_schema
     keys = [key for key in cube.keys if key in fields.names]
-    shown = list(dict.fromkeys([*PLACE.names, "event_id", "event_time", *keys]))
+    shown = {name: name for name in (*PLACE.names, "event_id", "event_time")} | {key: column_of(key) for key in keys}
     applied = [each for each in question.where if each.column in fields.names]
-    scanner = dataset.scanner(shown, filter=_filter(fields, applied, question), batch_size=_BATCH_ROWS)
-    number, newest = 0, pa.schema([dataset.schema.field(name) for name in shown]).empty_table()
+    columns = {name: ds.field(column) for name, column in shown.items()}
+    scanner = dataset.scanner(columns, filter=_filter(fields, applied, question), batch_size=_BATCH_ROWS)
+    number, newest = 0, scanner.projected_schema.empty_table()
     for batch in _in_time(scanner, end):
         number += batch.num_rows
         both = pa.concat_tables([newest, pa.Table.from_batches([batch])])
@@ -94,7 +91,7 @@ def _filter(fields: pa.Schema, applied: Sequence[Condition], question: Question)
 
 
 def _condition(kind: pa.DataType, condition: Condition) -> ds.Expression:
-    field = ds.field(condition.column)
+    field = ds.field(column_of(condition.column))
     if condition.operator is Operator.MISSING:
         return field.is_null()
     try:

@@ -7,16 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.exceptions import NoSuchTableError
-from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.archive.reader import require_archived
 from truelog.archive.schema import PLACE, RAW
-from truelog.archive.table import Progress, identifier, open_catalog
+from truelog.archive.table import Progress, identifier, open_catalog, stores_answer
 from truelog.control import event_registry
 from truelog.log.positions import Range
 from truelog.schema.event import EventType
 from truelog.schema.event_version import judge, versions_below
-from truelog.support.errors import ArchiveBehind, BadInput, ServiceDown
+from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 
 _COLUMNS = (*PLACE.names, *RAW.names)
@@ -48,16 +47,24 @@ def read_record(settings: Settings, topic: str, partition: int, offset: int) -> 
         ArchiveBehind: the record is not archived yet.
         ServiceDown: the catalog or the object store does not answer.
     """
+    event_type = type_of(settings, topic)
+    with stores_answer():
+        found, archived = _scan(settings, Range(topic, partition, offset, offset + 1))
+    if not found.num_rows:
+        return None
+    return _record(event_type, archived.topic_id, found)
+
+
+def type_of(settings: Settings, topic: str) -> EventType:
+    """The event type of a topic that a user has named.
+
+    Raises:
+        BadInput: there is no such topic.
+    """
     types = event_registry.event_types(settings)
     if topic not in types:
         raise BadInput(f"there is no topic {topic!r}; the topics are {', '.join(types)}")
-    try:
-        found, archived = _scan(settings, Range(topic, partition, offset, offset + 1))
-    except (OSError, SQLAlchemyError) as failed:
-        raise ServiceDown(f"archive: the catalog or the object store did not answer: {failed}") from failed
-    if not found.num_rows:
-        return None
-    return _record(types[topic], archived.topic_id, found)
+    return types[topic]
 
 
 def _scan(settings: Settings, wanted: Range) -> tuple[pa.Table, Progress]:

@@ -12,10 +12,9 @@ import duckdb
 from pyiceberg.catalog import Catalog
 
 from truelog.archive.analyst import interrupted_after, open_dataset, open_engine
-from truelog.archive.table import open_catalog
-from truelog.control import event_registry
+from truelog.archive.table import open_catalog, stores_answer
+from truelog.reports.records.archived_record import type_of
 from truelog.schema.event import EventType
-from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 
 _SECONDS = 10.0
@@ -66,17 +65,21 @@ def newest_records(settings: Settings, topic: str, wanted: ListRequest) -> list[
     Raises:
         BadInput: there is no such topic.
         QueryTooSlow: the search takes longer than ten seconds.
+        ServiceDown: the catalog or the object store does not answer.
     """
-    types = event_registry.event_types(settings)
-    if topic not in types:
-        raise BadInput(f"there is no topic {topic!r}; the topics are {', '.join(types)}")
-    with open_engine() as engine, open_catalog(settings) as catalog, interrupted_after(engine, _SECONDS):
+    event_type = type_of(settings, topic)
+    with (
+        stores_answer(),
+        open_engine() as engine,
+        open_catalog(settings) as catalog,
+        interrupted_after(engine, _SECONDS),
+    ):
         places: list[_Place] = []
         for span in _SPANS:
-            places = _places(engine, catalog, types[topic], wanted, span)
+            places = _places(engine, catalog, event_type, wanted, span)
             if len(places) == wanted.limit:
                 break
-        found = _at_places(engine, catalog, types[topic], places)
+        found = _at_places(engine, catalog, event_type, places)
     return [found[place] for place in places if place in found]
 
 
