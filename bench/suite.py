@@ -14,7 +14,8 @@
 12. point reads of the API, on a platform of its own
 13. commands on one key and on a million keys, on a platform of its own
 14. the figures of cubes over 30 days, on a platform of its own
-15. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
+15. notifications of matches at a webhook, on a platform of its own
+16. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
     and a kill, with four views and with all, each on a platform of its own
 """
 
@@ -34,6 +35,7 @@ from bench import (
     freshness,
     history,
     limiting,
+    notifying,
     reading,
     rebuilding,
     reconciling,
@@ -223,6 +225,12 @@ class Suite:
         self.running = "figures", streaming.launch(self.settings, exploring.VIEWS)
         return list(exploring.run(self.settings))
 
+    def notifications(self) -> list[Row]:
+        with notifying.told(self.settings) as (settings, listener):
+            application = streaming.launch(settings, notifying.VIEWS)
+            self.running = "notifications", application
+            return [notifying.run(settings, listener, application, self.seconds)]
+
     def whole_four(self) -> list[Row]:
         return list(whole.run(self.settings, VIEWS[FOUR], self.seconds, [whole.FAST]))
 
@@ -286,6 +294,7 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "reads": Suite.reads,
     "commands": Suite.commands,
     "figures": Suite.figures,
+    "notifications": Suite.notifications,
     "whole_four": Suite.whole_four,
     "whole_catalogue": Suite.whole_catalogue,
 }
@@ -297,6 +306,7 @@ APART: Mapping[str, Mapping[str, str]] = {
     "reads": {},
     "commands": {},
     "figures": {},
+    "notifications": {},
     "whole_four": {},
     "whole_catalogue": {},
 }  # on a platform of its own, with these settings

@@ -13,7 +13,8 @@ from the archive, up to the archive's current position, and replaces its rows in
 is in `truelog query`, on the *Views* page, and, for SQL readers, in `truelog.answer`.
 
 It runs once a day, at `TRUELOG_BATCH_VIEWS_AT` (UTC), after `recompute` has made new partials. **A manual run** builds
-the views now, for example after a new view was added. A new version of a view is shown when it is built.
+the views now. `first_builds` builds a new view, and a new version, within minutes. Readers see the version when it is
+built.
 
 `reconcile` compares a batch-only view with its rebuild at the positions of its last build, like any other view. If rows
 differ, it builds the view again.

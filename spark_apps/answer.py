@@ -10,7 +10,7 @@ import json
 import sys
 
 from truelog.serving.batch_views import build_batch_views
-from truelog.serving.fallback import build_fallbacks
+from truelog.serving.fallback import build_needed
 from truelog.support.settings import Settings
 
 
@@ -20,7 +20,7 @@ def main() -> str | None:
     parser.add_argument("--batch-only", action="store_true")
     arguments = parser.parse_args()
     batch_only = arguments.batch_only
-    outcome = build_batch_views(Settings()) if batch_only else build_fallbacks(Settings(), arguments.views)
+    outcome = build_batch_views(Settings()) if batch_only else build_needed(Settings(), arguments.views)
     sys.stdout.write(json.dumps(outcome.as_dict()) + "\n")
     not_built = outcome.failed | (outcome.refused if batch_only else {})
     return "\n".join(f"{view}: {reason}" for view, reason in not_built.items()) or None

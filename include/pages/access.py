@@ -10,6 +10,7 @@
 | acknowledge or silence alerts | trigger `streams`, as on-call engineers may |
 | compare or repair views | trigger `reconcile` |
 | validate a log day | trigger `quality` |
+| move readers between versions of a view | trigger `cut_over` |
 | verify a certificate | trigger `verify` |
 | start an explanation | trigger `explain`, and the right to look at archived records |
 | send dead letters again | trigger `reconcile`, as engineers may |
@@ -40,6 +41,7 @@ class Dag(StrEnum):
     VERIFY = "verify"
     EXPLAIN = "explain"
     QUALITY = "quality"
+    CUT_OVER = "cut_over"
 
 
 def may_read(dag: Dag) -> Callable[..., None]:
@@ -95,6 +97,11 @@ def may_replay(user: BaseUser) -> bool:
 def may_validate(user: BaseUser) -> bool:
     """Whether to offer validations of log days. Airflow's own route repeats the check."""
     return _may_trigger(user, Dag.QUALITY)
+
+
+def may_cut_over(user: BaseUser) -> bool:
+    """Whether to offer to move the readers of a view between versions, and whether to do it."""
+    return _may_trigger(user, Dag.CUT_OVER)
 
 
 def may_verify(user: BaseUser) -> bool:

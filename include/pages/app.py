@@ -21,16 +21,19 @@ from pages import (
     files,
     reconciliations,
     records,
+    rights,
     rows,
+    rules,
+    versions,
 )
 from pages.access import administrator
 from pages.answer import refusal
 from pages.headers import OURS, Headers
-from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotSetUp, TruelogError
+from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotReady, NotSetUp, TruelogError
 
-_MODULES: tuple[ModuleType, ...] = (files, data, rows, records, reconciliations, certificates, docs, export)
-_MODULES += (explain, dead_letters, backfills, application_actions, alerts, analytics)
-_STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404, Fenced: 409}
+_MODULES: tuple[ModuleType, ...] = (files, data, rights, rows, records, reconciliations, certificates, docs, export)
+_MODULES += (explain, dead_letters, backfills, application_actions, alerts, analytics, rules, versions)
+_STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404, Fenced: 409, NotReady: 409}
 
 
 def make() -> FastAPI:

@@ -9,7 +9,17 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import AfterValidator
 
 from pages import task_logs
-from pages.access import Dag, SignedIn, is_readable, may_compare, may_read, may_restart, may_stop, may_validate
+from pages.access import (
+    Dag,
+    SignedIn,
+    is_readable,
+    may_compare,
+    may_cut_over,
+    may_read,
+    may_restart,
+    may_stop,
+    may_validate,
+)
 from pages.answer import Answer, parts
 from truelog.alerts import store as alert_store
 from truelog.control import view_tables
@@ -30,6 +40,7 @@ from truelog.schema import event
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
+from truelog.versions.version_state import VersionState, version_states
 from truelog.views import catalogue
 
 router = APIRouter(prefix="/data")
@@ -144,9 +155,20 @@ def view(name: str, user: SignedIn) -> Answer:
     require(name in catalogue.view_names(settings.views_folder), f"No view {name!r}")
     with db_snapshot.read_snapshot(settings) as connection:
         alerts = view_alerts(connection, name) if is_readable(user, Dag.STREAMS) else []
+        stages = [_stage(settings, each) for each in version_states(settings, connection, [name])]
     may = may_compare(user)
     browsing = {"operators": list(Operator), "limit": browse.LIMIT, "may_export": may}
-    return Answer(**parts(view_report.view_detail(settings, name)), alerts=alerts, may_compare=may, **browsing)
+    versions = {"stages": stages, "may_cut_over": may_cut_over(user)}
+    return Answer(
+        **parts(view_report.view_detail(settings, name)), alerts=alerts, may_compare=may, **versions, **browsing
+    )
+
+
+def _stage(settings: Settings, state: VersionState) -> dict[str, Any]:
+    """The state of a version, and why readers cannot move to it."""
+    proof = settings.cut_over_proof_seconds
+    obstacle = "" if state.serving or state.former else state.obstacle(proof)
+    return state.as_dict(proof) | {"obstacle": obstacle}
 
 
 def view_alerts(connection: Connection, view: str) -> list[dict[str, Any]]:

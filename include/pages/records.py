@@ -13,11 +13,12 @@ from truelog.control import event_registry
 from truelog.dead_letters import ledger as replay_ledger
 from truelog.dead_letters import replay as dead_letter_replay
 from truelog.dead_letters.store import LetterStore
+from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.reports import record as record_report
 from truelog.reports.record import Place
 from truelog.reports.records.archived_record import ArchivedRecord, read_record
 from truelog.reports.records.newest_records import ListRequest, Moment, newest_records
-from truelog.sources.collector.classifier import DEAD_LETTER, Defect
+from truelog.sources.collector.classifier import Defect
 from truelog.sources.collector.parser import parse_event
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.audit_trail import OperationKind

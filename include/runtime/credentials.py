@@ -67,6 +67,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "analyst_password": _secret(),
         "api_password": _secret(),
         "api_token_secret": _secret(),
+        "erasure_secret": _secret(),
         "airflow_password": _secret(),
         "airflow_port": str(ports["airflow"]),
         **{f"airflow_{user}_password": _secret() for user in ("admin", "oncall", "analyst")},

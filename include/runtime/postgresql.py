@@ -199,6 +199,7 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
     names |= {name: sql.Identifier(role) for name, role in roles.items()}
     for statement in (
         "CREATE SCHEMA IF NOT EXISTS views AUTHORIZATION {owner}",
+        "CREATE SCHEMA IF NOT EXISTS replay AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS iceberg AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS stage AUTHORIZATION {owner}",
@@ -215,12 +216,7 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         # for the functions that present sketches, but not for the tables
         "GRANT USAGE ON SCHEMA truelog TO analyst, {api}",
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst, {api}",
-        "ALTER ROLE analyst SET default_transaction_read_only = on",
-        "ALTER ROLE analyst CONNECTION LIMIT 10",
-        "ALTER ROLE analyst SET statement_timeout = '5min'",
-        "ALTER ROLE analyst SET idle_in_transaction_session_timeout = '1min'",
-        "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
-        "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.limits.analysts
+        *_OF_ANALYSTS,
         *_OF_API,
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
         _FORGET_PASSWORDS,
@@ -228,6 +224,17 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         connection.execute(sql.SQL(statement).format(**names))
     _reserve_functions(connection, owner)
 
+
+_OF_ANALYSTS: tuple[LiteralString, ...] = (
+    "GRANT USAGE ON SCHEMA replay TO analyst",
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA replay GRANT SELECT ON TABLES TO analyst",
+    "ALTER ROLE analyst SET default_transaction_read_only = on",
+    "ALTER ROLE analyst CONNECTION LIMIT 10",
+    "ALTER ROLE analyst SET statement_timeout = '5min'",
+    "ALTER ROLE analyst SET idle_in_transaction_session_timeout = '1min'",
+    "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
+    "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.limits.analysts
+)
 
 _OF_API: tuple[LiteralString, ...] = (
     "GRANT SELECT ON ALL TABLES IN SCHEMA views TO {api}",  # those of an earlier release

@@ -49,6 +49,12 @@ def forget_ticks(connection: Connection, topic_id: str, since: int = 0) -> None:
     connection.execute('DELETE FROM truelog.tick WHERE topic_id = %s AND "offset" >= %s', (topic_id, since))
 
 
+def age_wrong_clocks(connection: Connection, topic_id: str) -> None:
+    """The wrong clocks of a topic were found a day ago."""
+    query = "UPDATE truelog.wrong_clock SET found_at = now() - interval '1 day' WHERE topic_id = %s"
+    connection.execute(query, (topic_id,))
+
+
 def forget_exclusions(connection: Connection, view: str) -> None:
     connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (view,))
 

@@ -1,11 +1,14 @@
 """Notification rules as the states of commands have them, and the tables of notifications."""
 
 import json
-from datetime import timedelta
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
-from tests.builders.rows import insert
-from truelog.notifications.rule import KINDS
-from truelog.storage.database import Connection
+from tests.builders.rows import before_now, insert
+from truelog.notifications.rules.found import KINDS
+from truelog.storage.database import Connection, read_value
 
 EVENT = "notification_rule"
 
@@ -16,12 +19,40 @@ def no_notifications(connection: Connection) -> None:
         "TRUNCATE truelog.notifier, truelog.notification_place, truelog.notification_row, "
         "truelog.notification_incident, truelog.notification_delivery"
     )
-    connection.execute("DELETE FROM truelog.merge_tally WHERE view IN ('matches', 'search_hits')")
+    connection.execute("DELETE FROM truelog.merge_tally WHERE view IN ('matches', 'search_hits', 'cart')")
     connection.execute("DELETE FROM truelog.command_key WHERE event = %s", (EVENT,))
     connection.execute("DELETE FROM truelog.command_position WHERE event = %s", (EVENT,))
     connection.execute("DELETE FROM truelog.command_fold WHERE event = %s", (EVENT,))
     insert(connection, "command_fold", event=EVENT, code="c", topic_id="t")
     insert(connection, "command_position", event=EVENT, partition=0, next_offset=0)
+
+
+def notifier_is_at(connection: Connection, view: str, version: int, number: int) -> None:
+    """The notifier follows the version, and has read its changes up to this one."""
+    forget_place(connection, view)
+    insert(connection, "notification_place", view=view, version=version, beginning=uuid.uuid4(), number=number)
+
+
+def forget_place(connection: Connection, view: str) -> None:
+    connection.execute("DELETE FROM truelog.notification_place WHERE view = %s", (view,))
+
+
+def told_of(connection: Connection, view: str, key: str) -> None:
+    """A notification of a row with this key was delivered."""
+    number, place = uuid.uuid4(), {"view": view, "key": key, "notification": "tell"}
+    until = datetime.now(UTC)
+    insert(
+        connection,
+        "notification_incident",
+        id=number,
+        notification="tell",
+        channel="ops",
+        grouped=key,
+        until=until,
+        body="{}",
+    )
+    insert(connection, "notification_row", **place, number=1, change="c", value="{}", incident=number)
+    insert(connection, "notification_delivery", id=uuid.uuid4(), incident=number, channel="ops", says="opened")
 
 
 def set_rule(
@@ -35,11 +66,33 @@ def set_rule(
     template: str | None = None,
     window_seconds: int = 3600,
 ) -> None:
-    """A rule is in force, as after its record was folded."""
+    """A rule is in force, as after its record was folded. It replaces a rule of the same name."""
     state: dict[str, object] = {"kind": kind, "subject": subject, "channel": channel, "group_by": group_by}
     state |= {"template": template or KINDS[kind].template, "window_seconds": window_seconds}
-    insert(connection, "command_key", event=EVENT, key=name, events=1, state=json.dumps(state))
-    _advance(connection)
+    _fold(connection, name, state)
+
+
+def set_row_rule(
+    connection: Connection,
+    name: str,
+    condition: str,
+    *,
+    until: str | None = None,
+    for_seconds: int | None = None,
+    group_by: str | None = None,
+    template: str = "$cart_id $quantity",
+    view: str = "cart",
+) -> None:
+    """A rule about the rows of a view is in force. It replaces a rule of the same name."""
+    state: dict[str, object] = {"kind": "row", "subject": view, "channel": "ops", "group_by": group_by}
+    state |= {"condition": condition, "until": until, "for_seconds": for_seconds, "template": template}
+    _fold(connection, name, state)
+
+
+def pass_time(connection: Connection, passed: timedelta) -> None:
+    """Time passes for the changes of views and for the rows that notification rules fit."""
+    connection.execute("UPDATE truelog.output_step SET made_at = made_at - %s", (passed,))
+    connection.execute("UPDATE truelog.notification_row SET settled_after = settled_after - %s", (passed,))
 
 
 def retire_rule(connection: Connection, name: str) -> None:
@@ -76,5 +129,105 @@ def set_clock(connection: Connection, view: str, time: str) -> None:
     )
 
 
+def _fold(connection: Connection, name: str, state: dict[str, object]) -> None:
+    connection.execute("DELETE FROM truelog.command_key WHERE (event, key) = (%s, %s)", (EVENT, name))
+    insert(connection, "command_key", event=EVENT, key=name, events=1, state=json.dumps(state))
+    _advance(connection)
+
+
 def _advance(connection: Connection) -> None:
     connection.execute("UPDATE truelog.command_position SET next_offset = next_offset + 1 WHERE event = %s", (EVENT,))
+
+
+def the_notifier_looked(connection: Connection, ago: timedelta) -> None:
+    connection.execute("DELETE FROM truelog.notifier")
+    insert(connection, "notifier", looked_at=before_now(ago))
+
+
+def the_notifier_has_read(connection: Connection, view: str, number: int) -> None:
+    """The notifier has read the changes of a view up to this number."""
+    connection.execute(
+        "INSERT INTO truelog.notification_place (view, version, beginning, number) "
+        "SELECT view, version, beginning, %s FROM truelog.output WHERE view = %s",
+        (number, view),
+    )
+
+
+def a_waiting_notification(connection: Connection, channel: str, ago: timedelta, failed: str | None = None) -> None:
+    """A notification of an incident, made some time ago."""
+    incident, at = uuid.uuid4(), before_now(ago)
+    insert(
+        connection,
+        "notification_incident",
+        id=incident,
+        notification="outage",
+        channel=channel,
+        grouped="[]",
+        until=at,
+        body="{}",
+    )
+    insert(
+        connection,
+        "notification_delivery",
+        id=uuid.uuid4(),
+        incident=incident,
+        channel=channel,
+        says="opened",
+        made_at=at,
+        failed=failed,
+    )
+
+
+def waiting_notifications(connection: Connection, channel: str, count: int) -> None:
+    """So many notifications that wait, each of an incident of its own."""
+    connection.execute(
+        "WITH made AS ("
+        "INSERT INTO truelog.notification_incident (id, notification, channel, grouped, until, body) "
+        "SELECT gen_random_uuid(), 'outage', %s, number::text, now(), '{}' FROM generate_series(1, %s) AS number "
+        "RETURNING id, channel"
+        ") INSERT INTO truelog.notification_delivery (id, incident, channel, says) "
+        "SELECT gen_random_uuid(), id, channel, 'opened' FROM made",
+        (channel, count),
+    )
+    connection.execute("ANALYZE truelog.notification_incident, truelog.notification_delivery")
+
+
+def told_of_row(connection: Connection, view: str, key: str) -> None:
+    """A channel has accepted a notification of a rule about rows. The row with this key still fits."""
+    number, until = uuid.uuid4(), datetime.now(UTC) + timedelta(days=1)
+    body = {"notification": "many", "kind": "row", "subject": view, "group": {}, "text": key, "row": {"key": key}}
+    about = {"id": number, "notification": "many", "channel": "ops", "grouped": key, "until": until}
+    insert(connection, "notification_incident", **about, body=json.dumps(body))
+    row = {"notification": "many", "view": view, "key": key, "number": 1, "change": "c", "value": key}
+    insert(connection, "notification_row", **row, incident=number, declared=uuid.uuid4())
+    delivery = {"incident": number, "channel": "ops", "says": "opened", "outcome": "delivered"}
+    insert(connection, "notification_delivery", id=uuid.uuid4(), **delivery, done_at=datetime.now(UTC))
+
+
+def everything_is_delivered(connection: Connection) -> None:
+    """Channels have accepted all notifications that are due."""
+    connection.execute(
+        "UPDATE truelog.notification_delivery SET outcome = 'delivered', done_at = now(), tries = 1 "
+        "WHERE done_at IS NULL AND next_at <= now()"
+    )
+
+
+def notifier_is_at_the_end(connection: Connection, view: str) -> bool:
+    """Whether the notifier has read everything that the output of the view has."""
+    query = "SELECT (p.beginning, p.number) = (o.beginning, o.number) FROM truelog.notification_place p "
+    query += "JOIN truelog.output o USING (view, version) WHERE view = %s"
+    return bool(read_value(connection, query, (view,)))
+
+
+@contextmanager
+def without_its_file(connection: Connection, view: str) -> Iterator[None]:
+    """The file of the view has been gone for a while, so readers no longer see the view."""
+    query = "SELECT version, shown FROM truelog.view WHERE view = %s"
+    before = connection.execute(query, (view,)).fetchall()
+    connection.execute("UPDATE truelog.view SET removed_at = now(), shown = NULL WHERE view = %s", (view,))
+    try:
+        yield
+    finally:
+        for version, shown in before:
+            query = "UPDATE truelog.view SET removed_at = NULL, shown = %s WHERE (view, version) = (%s, %s)"
+            connection.execute(query, (shown, view, version))

@@ -39,6 +39,11 @@ def a_view(
     )
 
 
+def is_gone(connection: Connection, view: str) -> None:
+    """The view's file was deleted, and readers no longer see the view."""
+    connection.execute("UPDATE truelog.view SET removed_at = now(), shown = NULL WHERE view = %s", (view,))
+
+
 def merged_to(
     connection: Connection, view: str, reached: Positions, version: int = 1, *, leader_epoch: int | None = None
 ) -> None:

@@ -33,6 +33,7 @@ def test_no_two_locks_have_one_key() -> None:
     assert [str(lock) for lock in Locks] == [
         "hashtext('truelog.alert')",
         "hashtext('truelog.event_version')",
+        "hashtext('truelog.erasure')",
         "hashtext('truelog.migrate')",
         "hashtextextended('truelog.replay', 0)",
         "hashtextextended(%s, 0)",

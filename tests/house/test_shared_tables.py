@@ -15,6 +15,7 @@ STREAM, BATCH = "truelog.streaming.stream", "truelog.reconcile.reconcile"
 READ = re.compile(r"\b(?:FROM|JOIN|USING)\s+truelog\.(\w+)")
 OF_PROCESSES = "decides no row: which processes run, and what they show"
 REGISTRY = "tests/library/control/test_event_registry.py::test_versions_that_differ_from_the_bucket_are_refused"
+ERASURES = "decides no row: from where a stream reads the log, or else the archive"
 CUT = "tests/library/control/test_event_registry.py::test_a_cut_that_was_changed_by_hand_is_refused"
 POSITION = "tests/library/reconcile/comparison/test_compare.py::test_a_wrong_position_is_a_difference"
 
@@ -26,6 +27,10 @@ CHECKED = {
     "clock": "decides no row: `present` and `status` show it to readers",
     "clock_hold": OF_PROCESSES,
     "deployed": OF_PROCESSES,
+    "erasure": ERASURES,
+    "erasure_count": "decides no row: which partials are used, or else the archive",
+    "erasure_end": ERASURES,
+    "erasure_subject": "decides no row: which archived records are rewritten, and their bytes show that",
     "event_cut": CUT,
     "event_type": "decides no row: settings of topics and expected quality",
     "event_version": REGISTRY,
@@ -40,6 +45,7 @@ CHECKED = {
     "outbox": "decides no row: what is published of a view",
     "output_step": "decides no row: what is published of a view",
     "oversized_group": "decides no row: the fold counts the inputs again, and the alert reads the table",
+    "output": "decides no row: which rows of the outbox are published",
     "position": POSITION,
     "predecessor": OF_PROCESSES,
     "standing": OF_PROCESSES,

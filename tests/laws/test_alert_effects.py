@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from tests.library.alert_tables import application_of
-from truelog.alerts.effects import NEVER_FOLDED, OUTLIVES, RULES, causes_of
+from truelog.alerts.effects import BEGAN_TOGETHER, NEVER_FOLDED, OUTLIVES, RULES, TOGETHER, causes_of
 from truelog.alerts.kind import KINDS, Severity
 from truelog.alerts.rules import (
     Alert,
@@ -23,6 +23,7 @@ from truelog.alerts.rules import (
     EvaluationContext,
     Finding,
     Observation,
+    Silence,
     Transition,
     evaluate_all,
 )
@@ -51,7 +52,15 @@ def platforms(draw: st.DrawFn) -> list[Alert]:
     for kind, subject in keys:
         gone = draw(moments)
         resolved = gone if gone and draw(st.booleans()) else None
-        found.append(opened(f"{kind}/{subject}", told_at=draw(moments), gone_at=gone, resolved_at=resolved))
+        found.append(
+            opened(
+                f"{kind}/{subject}",
+                found_at=draw(ago),
+                told_at=draw(moments),
+                gone_at=gone,
+                resolved_at=resolved,
+            )
+        )
     return found
 
 
@@ -97,6 +106,7 @@ def test_without_its_cause_nothing_is_folded_after_five_minutes(alerts: list[Ale
 def test_the_table_names_known_kinds_and_has_no_cycle() -> None:
     assert {rule.cause for rule in RULES} | {rule.effect for rule in RULES} | NEVER_FOLDED <= KINDS.keys()
     assert NEVER_FOLDED.isdisjoint(rule.effect for rule in RULES)
+    assert KINDS.keys() - NEVER_FOLDED >= TOGETHER
     effects = {kind: {rule.effect for rule in RULES if rule.cause == kind} for kind in KINDS}
     for kind in KINDS:
         reached, ahead = set[str](), set(effects[kind])
@@ -136,6 +146,35 @@ CASES: list[tuple[str, str, str, bool]] = [
 def test_case(cause: str, effect: str, folded: bool) -> None:
     expected = {effect: cause} if folded else {}
     assert causes_of([opened(cause), opened(effect)], NOW, application_of) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "after", "folded"),
+    [
+        ("stalled/cart", "stalled/page_views", timedelta(), True),
+        ("stalled/page_views", "stalled/cart", BEGAN_TOGETHER, True),
+        ("stalled/page_views", "stalled/cart", BEGAN_TOGETHER + timedelta(seconds=1), False),
+        ("stalled/archive", "stalled/cart", timedelta(), False),  # of another application
+    ],
+)
+def test_views_of_an_application_that_stall_together_are_one_incident(
+    first: str, second: str, after: timedelta, folded: bool
+) -> None:
+    """The view that stalled first causes the notification."""
+    cause = opened(first)
+    effect = opened(second, found_at=cause.found_at + after)
+    assert causes_of([effect, cause], NOW, application_of) == ({second: first} if folded else {})
+
+
+def test_a_silence_of_one_view_does_not_hide_the_others() -> None:
+    """The first view that is not silenced causes the notification."""
+    views = [opened(f"stalled/{view}") for view in ("cart", "page_views", "post")]
+    silence = Silence("stalled/cart", NOW + timedelta(days=1))
+    assert causes_of(views, NOW, application_of, [silence]) == {"stalled/post": "stalled/page_views"}
+    over = Silence("stalled/cart", NOW)
+    assert causes_of(views, NOW, application_of, [over]) == dict.fromkeys(
+        ("stalled/page_views", "stalled/post"), "stalled/cart"
+    )
 
 
 def test_a_chain_leads_to_its_first_cause() -> None:

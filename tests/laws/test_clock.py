@@ -1,5 +1,6 @@
 """Law 6: the clock is a function of the positions alone, and dropping old ticks never changes the clock."""
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,12 +14,13 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, TimestampType
 
-from tests.builders.log import a_tick
+from tests.builders.log import a_tick, forget_ticks
 from tests.builders.views import a_view, merged_to
 from tests.laws.naive_clock import Log, Tick, at
 from tests.laws.naive_clock import clock as naive
-from truelog import View
+from truelog import Sum, View
 from truelog.control import view_status
 from truelog.control.application import STREAM
 from truelog.kernel import clock
@@ -88,7 +90,8 @@ def store_ticks(connection: Connection, ticks: list[Tick]) -> None:
 
 
 def stored_ticks(connection: Connection) -> list[int]:
-    return [int(str(n)) for (n,) in connection.execute('SELECT "offset" FROM truelog.tick ORDER BY 1').fetchall()]
+    query = 'SELECT "offset" FROM truelog.tick WHERE topic_id = %s ORDER BY 1'
+    return [int(str(n)) for (n,) in connection.execute(query, (ID,)).fetchall()]
 
 
 def stepping_back(ticks: list[Tick], back: dict[int, int]) -> list[Tick]:
@@ -243,6 +246,67 @@ def test_a_rebuild_reads_the_last_ticks_and_collects_few(
         assert clock.at_from_ticks(read_counted, positions, "a") == at(90_100)
     assert sum(rows) <= 4
     assert read.value <= 2 * most_read  # each search reads its ticks twice
+
+
+NO_TICK = Tick(3, at(50), Positions({"": {0: 1}}))  # the name of a topic is not empty
+
+
+def test_ticks_are_found_by_their_offset_and_their_time(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for the last tick begins with two records. It passes over a record with wrong ends."""
+    monkeypatch.setattr(clock, "_LATEST", 2)
+    ticks = [
+        Tick(0, at(10), Positions()),
+        Tick(1, at(30), Positions({"a": {0: 9}})),
+        NO_TICK,
+        Tick(4, at(40), Positions()),
+    ]
+    read = reader_of(as_frame(spark, [(each.offset, each.time, each.time, each.ends.as_json()) for each in ticks]))
+    for offset, expected in ((0, None), (1, ticks[0]), (4, ticks[1]), (5, ticks[3])):
+        found = clock.last_before(read, offset)
+        assert (found and Tick(found.offset, found.time, found.ends)) == expected
+    for end, time, first in ((5, 0, 0), (5, 10, 1), (5, 30, 4), (4, 30, None), (5, 40, None), (0, 0, None)):
+        assert clock.first_later(read, end, at(time)) == first, (end, time)
+    assert clock.first_later(read, 5, datetime(1, 1, 1, tzinfo=UTC)) == 0
+
+
+def test_stored_ticks_are_replaced_by_those_of_the_log(
+    spark: SparkSession, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tick 0 is older than what is replaced, and it decides the clock. Ticks from the positions on stay as they are."""
+    monkeypatch.setattr(clock, "_LATEST", 2)
+    right = [Tick(n, at(90 if n == 0 else n), Positions({"a": {0: n}})) for n in range(7)]
+    read = reader_of(as_frame(spark, [(each.offset, each.time, each.time, each.ends.as_json()) for each in right]))
+    positions = Reader(frozenset("a"), {}, running=True).at({"a": 9, clock.TOPIC: 5})
+    with isolated(connection):
+        store_ticks(connection, [Tick(n, at(500 + n), Positions()) for n in (3, 4, 5)])
+        a_tick(connection, "of another topic", 1, at(1), Positions())
+        clock.replace_ticks(connection, ID, read, positions, "a")
+        query = 'SELECT "offset", time, ends FROM truelog.tick WHERE topic_id = %s ORDER BY 1'
+        kept = [(each.offset, each.time, json.loads(each.ends.as_json())) for each in (right[0], right[3], right[4])]
+        assert connection.execute(query, [ID]).fetchall() == [*kept, (5, at(505), {})]
+        assert clock.at(connection, positions, "a") == clock.at_from_ticks(read, positions, "a") == at(90)
+        assert connection.execute("SELECT FROM truelog.tick WHERE topic_id = 'of another topic'").rowcount == 1
+
+        forget_ticks(connection, ID)
+        clock.replace_ticks(connection, ID, read, positions, "a")
+        assert stored_ticks(connection) == [0, 3, 4]
+        second_search = Reader(frozenset("a"), {}, running=True).at({"a": 9, clock.TOPIC: 3})  # of tick 0 alone
+        assert clock.at_from_ticks(read, second_search, "a") == at(90)
+        store_ticks(connection, [Tick(1, at(700), Positions())])
+        clock.replace_ticks(connection, ID, read, positions, "a")
+        assert stored_ticks(connection) == [0, 1, 2, 3, 4]
+
+
+def test_rows_since_a_time_are_those_at_it_and_after_it(spark: SparkSession) -> None:
+    """A row without a time never expires, in PostgreSQL neither."""
+    rows = spark.createDataFrame([(at(n),) for n in (1, 2, 3)] + [(None,)], "time timestamp")
+    view = View(reads=("a",), transform=lambda a: a, key=("time",), measures={"n": Sum()}, keep="1 hour")
+    kept, unkept = (
+        Table("kept", each, {"time": TimestampType(), "n": LongType()}, "") for each in (view, replace(view, keep=None))
+    )
+    left = clock.rows_since(kept, rows, at(2)).select(F.second("time")).collect()
+    assert {row[0] for row in left} == {2, 3, None}
+    assert clock.rows_since(kept, rows, None) is clock.rows_since(unkept, rows, at(2)) is rows
 
 
 @contextmanager

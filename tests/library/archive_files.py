@@ -1,7 +1,9 @@
 """Archived files of page views, written as the archive writes them, without a broker and without Spark."""
 
+import json
 import pickle
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -11,6 +13,9 @@ from pyiceberg.table.metadata import TableMetadata
 from truelog.archive.commit import Append
 from truelog.archive.schema import TIME
 from truelog.archive.writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.erasure.erasure import Erasure, Erasures
+from truelog.erasure.subject import Subject
+from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 
@@ -20,15 +25,43 @@ MORNING = datetime(2026, 11, 21, tzinfo=UTC)
 
 def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.RecordBatch:
     """Records in the format of Spark's Kafka source, one second apart."""
+    headers: list[dict[str, object]] = [{"key": "trace", "value": b"\x00\xff"}]
+    return _records(partition, offsets, [b"k"] * len(offsets), [value] * len(offsets), [headers] * len(offsets))
+
+
+def visits(partition: int, visitors: Mapping[int, str]) -> pa.RecordBatch:
+    """A valid page view at each offset. Its key, its value and its headers name the visitor."""
+    names = [visitor.encode() for visitor in visitors.values()]
+    values = [
+        json.dumps(
+            {
+                "event_id": f"{partition}-{offset}",
+                "occurred_at": (MORNING + timedelta(seconds=offset)).isoformat(),
+                "visitor_id": visitor,
+                "url": f"https://shop.example/{offset}",
+            }
+        ).encode()
+        for offset, visitor in visitors.items()
+    ]
+    return _records(partition, list(visitors), names, values, [[{"key": "who", "value": name}] for name in names])
+
+
+def _records(
+    partition: int,
+    offsets: Sequence[int],
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    headers: Sequence[list[dict[str, object]]],
+) -> pa.RecordBatch:
     n = len(offsets)
     columns = {
         "topic": [TOPIC] * n,
         "partition": pa.array([partition] * n, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
         "broker_time": pa.array([MORNING + timedelta(seconds=o) for o in offsets], TIME),
-        "key": [b"k"] * n,
-        "value": [value] * n,
-        "headers": [[{"key": "trace", "value": b"\x00\xff"}]] * n,
+        "key": keys,
+        "value": values,
+        "headers": headers,
     }
     return pa.RecordBatch.from_pydict(columns)
 
@@ -48,3 +81,20 @@ def append(settings: Settings, table: Table, begin: Mapping[int, int], end: Mapp
         if offsets:
             files += written(settings, table.metadata, kafka_records(partition, offsets))
     return Append(TOPIC, TOPIC_ID, begin, end, records, tuple(f.data_file for f in files))
+
+
+def append_visits(settings: Settings, table: Table, begin: Mapping[int, int], *visitors: str) -> Append:
+    """An append with visits of these visitors from `begin` on, of each partition the same."""
+    files, end = [], {p: start + len(visitors) for p, start in begin.items()}
+    for partition, start in begin.items():
+        files += written(settings, table.metadata, visits(partition, dict(enumerate(visitors, start))))
+    records = dict.fromkeys(begin, len(visitors))
+    return Append(TOPIC, TOPIC_ID, begin, end, records, tuple(f.data_file for f in files))
+
+
+def erasures_of(settings: Settings, visitor: str, ends: Mapping[int, int], topic_id: str = TOPIC_ID) -> Erasures:
+    """An erasure of a visitor's page views below these offsets."""
+    secret = settings.erasure_secret.get_secret_value().encode()
+    subjects = frozenset({Subject.of(secret, "visitor_id", visitor)})
+    positions = Positions({TOPIC: ends}, {TOPIC: topic_id})
+    return Erasures(secret, (Erasure(uuid.uuid4(), subjects, {TOPIC: ("visitor_id",)}, positions),))

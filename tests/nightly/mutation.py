@@ -39,7 +39,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "log/positions.py": ("tests/library/log/test_positions.py",),
     "batch/partial_selection.py": ("tests/library/batch/test_partial_selection.py",),
     "archive/log_day.py": ("tests/library/archive/test_log_day.py",),
-    "kernel/merge.py": ("tests/library/kernel/test_merge.py",),
+    "kernel/merge.py": ("tests/library/kernel/test_merge.py", "tests/library/kernel/test_merge_erasures.py"),
     "kernel/bad_records.py": (
         "tests/library/kernel/test_bad_records.py",
         "tests/library/kernel/test_bad_records_search.py",

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from runtime.airflow_client import Airflow
 from tests.pages.backfills import wanted
@@ -61,6 +61,25 @@ def test_every_user_can_read_every_page(backfilled: None, watched: Page) -> None
 def test_users_see_only_the_buttons_that_they_may_use(watched: Page, buttons: list[str]) -> None:
     open_page(watched, "streams")
     assert watched.locator(f"[data-application={STREAM}] [data-act]").all_inner_texts() == buttons
+
+
+RIGHTS = {"analyst": ("Read only", 9), "oncall": ("Some actions are not yours", 1)}
+
+
+@pytest.mark.parametrize(("watched", "said"), RIGHTS.items(), indirect=["watched"])
+def test_the_header_says_once_what_a_user_may_not_do(watched: Page, said: tuple[str, int]) -> None:
+    open_page(watched, "alerts")
+    rights = watched.locator("#rights")
+    rights.locator("summary").click()
+    assert (rights.locator("summary").inner_text(), rights.locator("dt").count()) == said
+    expect(rights.get_by_text("edit the connection")).to_be_visible()
+
+
+@pytest.mark.parametrize("watched", ["admin"], indirect=True)
+def test_the_header_says_nothing_to_a_user_who_may_do_everything(watched: Page) -> None:
+    with watched.expect_response("**/data/rights"):
+        open_page(watched, "alerts")
+    expect(watched.locator("#rights")).to_be_hidden()
 
 
 def test_input_that_is_not_read_is_shown_with_its_reason(unread: None, watched: Page) -> None:
@@ -197,6 +216,23 @@ def test_a_backfill_is_checked_confirmed_paused_and_cancelled(backfilled: None, 
     dialog.get_by_role("button", name="Cancel").click()
     made.get_by_role("button", name="Cancel").click()
     expect(made.locator("h2 .badge")).to_have_text("Failed")
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_days_that_the_user_chose_stay_when_the_days_of_the_log_arrive(backfilled: None, watched: Page) -> None:
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    watched.route("**/data/partials*", hold)
+    with watched.expect_request("**/data/partials*"):
+        open_page(watched, "backfills")
+    first = watched.get_by_role("form", name="Backfill").get_by_label("From").last
+    first.fill("2026-10-02")
+    late[0].continue_()
+    expect(watched.get_by_role("gridcell").first).to_be_visible()
+    expect(first).to_have_value("2026-10-02")
 
 
 def test_a_day_links_to_its_run_outside_the_frame(backfilled: None, watched: Page) -> None:

@@ -22,15 +22,18 @@ from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.servers import AIRFLOW, OnSharedServers, SharedServers
 from truelog.control import event_files, event_registry, topic_status
 from truelog.control.application import ARCHIVE, STREAM
+from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.quality import gx_docs
 from truelog.schema.event import load_events
-from truelog.sources.collector.classifier import DEAD_LETTER, EventClassifier, Receipt
+from truelog.sources.collector.classifier import EventClassifier, Receipt
 from truelog.sources.collector.parser import parse_event
 from truelog.storage.database import connect
 from truelog.support.settings import KafkaUser, Settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
+
+    from tests.library.versions.two_versions import TwoVersions
 
 USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
 # Bad events, the newest first.
@@ -195,3 +198,21 @@ def readable(archived: Settings) -> Settings:
     with connect(archived, autocommit=True) as connection:
         connection.execute("UPDATE truelog.position SET topic_id = %s WHERE view = 'page_views'", (TOPIC_ID,))
     return archived
+
+
+@pytest.fixture(scope="module")
+def ruled(filled: Settings) -> Iterator[Settings]:
+    """Rules and searches with what they have found."""
+    from tests.pages.found_by_rules import found_by_rules
+
+    with connect(filled, autocommit=True) as connection, found_by_rules(connection, filled.views_folder):
+        yield filled
+
+
+@pytest.fixture
+def versions(pages: Settings) -> Iterator["TwoVersions"]:
+    """A view with two versions. Readers see the first one."""
+    from tests.pages.shown_versions import shown_versions
+
+    with shown_versions(pages) as made:
+        yield made

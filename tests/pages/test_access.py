@@ -15,6 +15,7 @@ from tests.pages.plausible import HOSTILE
 from truelog.alerts import store as alert_store
 from truelog.control import application
 from truelog.control.application import STREAM
+from truelog.spark.submit import SPARK
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -62,7 +63,7 @@ READABLE = (
     *("explain", "data/explain?view=page_views&where=host+is+NULL"),
     *("analytics", "data/cubes", "data/analytics?view=page_views&by=host&hours=1&where=page%3D/item/1"),
     *("data/certificates", "data/certificates?view=page_views", "data/skipped", "data/backfills?skip=5"),
-    *("data/partials?since=2026-11-01&until=2026-11-30", "flow", "data/flow"),
+    *("data/partials?since=2026-11-01&until=2026-11-30", "flow", "data/flow", "data/rights"),
 )
 ABSENT = (
     *(
@@ -232,6 +233,19 @@ def test_the_data_says_which_actions_a_user_may_take(users: dict[str, Airflow]) 
         {(True, False)},
         {(True, True)},
     ]
+
+
+@pytest.mark.parametrize(("user", "lacks"), [("analyst", 9), ("oncall", 1), ("admin", 0)])
+def test_the_data_says_what_a_user_may_not_do(users: dict[str, Airflow], user: str, lacks: int) -> None:
+    found = json.load(fetch(users[user], "GET", "data/rights"))["rights"]
+    assert len(found) == 9
+    refused = [each for each in found if not each["granted"]]
+    assert len(refused) == lacks
+    if user == "oncall":
+        assert (refused[0]["action"], refused[0]["requires"]) == (
+            "Stop or start an application",
+            f"edit the connection {SPARK}",
+        )
 
 
 @pytest.mark.parametrize(

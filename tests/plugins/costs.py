@@ -121,26 +121,28 @@ class Worker(Reporter):
         self._meter.start()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        self._count(_START)
-        return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
+        self._count_start()
         result = yield
         if nextitem is None or nextitem.path != item.path:
             self._count(item.nodeid.partition("::")[0])
         return result
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        self._count_start()
         self._meter.stop()
         if hasattr(self._config, "workeroutput"):
             files = {file: list(costs) for file, costs in self.costs.files.items()}
             self._config.workeroutput["costs"] = {"files": files, "reference": self.costs.reference}
         else:
             self.report(session, exitstatus)
+
+    def _count_start(self) -> None:
+        """Count what came before the first test. A worker waits for the others then, and its meter works meanwhile."""
+        if not self.costs.files:
+            self._count(_START)
 
     def _count(self, file: str) -> None:
         """Count what was used since the last call for this file. The reference work counts for no file."""

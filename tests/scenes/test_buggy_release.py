@@ -99,6 +99,16 @@ def logged(event: dict[str, Any]) -> int:
     return int(row["response_ms"])
 
 
+def require_contradicted(deployed: Settings) -> None:
+    """A comparison cannot see the bug, because the rebuild has it too. The events contradict the row."""
+    wrong = process_answer("explain", NAME, f"url={URL}")
+    assert (wrong["verdict"], wrong["total"], wrong["rebuilt"]) == ("EQUAL", 3, [{"url": URL, "waited": 3, "views": 3}])
+    stored = asked(deployed)
+    assert {name: stored[name] for name in wrong if name != "cost"} == {n: wrong[n] for n in wrong if n != "cost"}
+    added = [(logged(event), event["adds"][0]["row"]["waited"]) for event in wrong["events"]]
+    assert added == [(1_900, 1), (700, 0), (2_500, 2)]
+
+
 def test_a_bug_is_deployed_found_fixed_and_cut_over(
     world: World, deployed: Settings, archive: Application, batch: Batch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -109,19 +119,16 @@ def test_a_bug_is_deployed_found_fixed_and_cut_over(
     stream.wait(lambda: waited(world) == [3], 60, "the wrong row")
     require_archived(world, archive)
 
-    # The comparison cannot see the bug, because the rebuild has it too. The events contradict the row.
     assert batch.reconcile(NAME).equal
-    wrong = process_answer("explain", NAME, f"url={URL}")
-    assert (wrong["verdict"], wrong["total"], wrong["rebuilt"]) == ("EQUAL", 3, [{"url": URL, "waited": 3, "views": 3}])
-    stored = asked(deployed)
-    assert {name: stored[name] for name in wrong if name != "cost"} == {n: wrong[n] for n in wrong if n != "cost"}
-    added = [(logged(event), event["adds"][0]["row"]["waited"]) for event in wrong["events"]]
-    assert added == [(1_900, 1), (700, 0), (2_500, 2)]
+    require_contradicted(deployed)
 
     # Under the same version, the fix is refused, and readers keep the rows.
     file = deployed.views_folder / f"{NAME}.py"
     file.write_text(VIEW.format(waited=FIX, more=""))
     stream.wait(lambda: state(world) == "STALLED", 60, "the refusal")
+    assert waited(world) == [3]
+
+    require_replayed(tmp_path_factory.mktemp("replays"))
     assert waited(world) == [3]
 
     # As a new version, it is built beside the wrong one, which goes on for its readers.
@@ -139,6 +146,22 @@ def test_a_bug_is_deployed_found_fixed_and_cut_over(
     assert (right["version"], right["verdict"], right["streamed"][0]["waited"]) == (2, "EQUAL", 3 * sum(MILLISECONDS))
     assert [event["rows"][0]["waited"] for event in right["events"]][:3] == [1_900, 2_600, 5_100]
     assert stream.end() == 0
+
+
+def require_replayed(folder: Path) -> None:
+    """A replay shows what the mended code would change. One that was killed is listed, and replaced."""
+    name, mended = f"{NAME}_replay", folder / "mended.py"
+    mended.write_text(VIEW.format(waited=FIX, more=""))
+    require_killed(folder, "replay.staged", "replay", NAME, "--code", str(mended))
+    [killed] = answer("replays", "list")["replays"]
+    assert (killed["name"], killed["state"]) == (name, "abandoned")
+
+    found = process_answer("replay", NAME, "--code", str(mended))["difference"]
+    assert (found["one"], found["other"], found["missing"], found["extra"]) == (1, name, 0, 0)
+    assert found["columns"] == {"waited": found["different"]}
+    wrong = next(each for each in found["sample"] if each["one"]["url"] == URL)
+    assert (wrong["one"]["waited"], wrong["other"]["waited"]) == (3, sum(MILLISECONDS))
+    assert answer("replays", "drop", name) == {"dropped": name}
 
 
 def stages() -> list[str]:
@@ -180,7 +203,7 @@ def require_moved(world: World, settings: Settings, stream: Application, faults:
     moved = 2 * sum(MILLISECONDS)
     for point, readers in (("cut_over.locked", 6), ("cut_over.shown", 6), ("cut_over.committed", moved)):
         assert waited(world) == [6]
-        require_killed(settings, point, faults)
+        require_killed(faults, point, "versions", "cut-over", NAME)
         assert waited(world) == [readers], "readers see one version or the other"
     assert stages() == ["FORMER", "SERVING"]
     send(settings)  # both versions go on, so the way back leads to fresh rows
@@ -192,12 +215,10 @@ def require_moved(world: World, settings: Settings, stream: Application, faults:
     assert answer("versions", "cut-over", NAME) == {"view": NAME, "version": 2, "former": 1}
 
 
-def require_killed(settings: Settings, point: str, folder: Path) -> None:
-    """Kill a cut-over at a named point."""
+def require_killed(folder: Path, point: str, *words: str) -> None:
+    """Kill a command at a named point."""
     fired = folder / point
-    ended = truelog_process(
-        "versions", "cut-over", NAME, TRUELOG_FAULT=f"{point}:1:kill", TRUELOG_FAULT_FIRED=str(fired)
-    )
+    ended = truelog_process(*words, TRUELOG_FAULT=f"{point}:1:kill", TRUELOG_FAULT_FIRED=str(fired))
     assert (ended.returncode, fired.exists()) == (-signal.SIGKILL, True), ended.stderr
 
 

@@ -112,8 +112,16 @@ def test_a_bad_event_is_kept_with_its_reason(shop: Shop) -> None:
     assert (letter["field"], letter["reason"].partition(";")[0]) == ("type", "not an event type")
 
 
-def test_commands_are_decided_although_their_services_are_killed(shop: Shop) -> None:
-    """The view `cart` has what the answers say. The last step compares it with its rebuild."""
+def test_commands_are_decided_although_their_services_are_killed(shop: Shop, listener: Listener) -> None:
+    """The view `cart` has what the answers say. The last step compares it with its rebuild.
+
+    A webhook is notified when the cart has many lamps, and when the rule is retired.
+    """
+    shop.catch_up()
+    many = "cart_id = 'by-commands' AND quantity > 2"
+    notified = answer("notifications", "add", "bulk", "--row", "cart", "--when", many, "--to", "wall")
+    assert notified["in_log"], notified
+    until(lambda: _require_notifier_reads(shop, "cart"), 30, "the notifier's first look")
     settings, cart = shop.world.settings, {"cart_id": "by-commands", "visitor_id": "ann"}
     before = pids(settings, "collector", "commands")
     for number, (command, status, fields) in enumerate(CART):
@@ -129,6 +137,9 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop) -> 
         "SELECT product, quantity, checked_out_at IS NULL FROM views.cart WHERE cart_id = 'by-commands'"
     )
     assert rows == [("lamp", 3, False)]
+    until(lambda: _require_bulk(listener, "opened"), 30, "the notification of the cart")
+    assert answer("notifications", "retire", "bulk")["in_log"]
+    until(lambda: _require_bulk(listener, "opened", "ended"), 30, "the last notification of the cart")
 
 
 def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: Shop, listener: Listener) -> None:
@@ -154,7 +165,7 @@ def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: 
     until(
         lambda: _require_all_taken(listener, {each["document"] for each in hits}), 30, "the notifications of all hits"
     )
-    ids = {(each["row"]["document"], each["id"]) for each in listener.taken}
+    ids = {(each["row"]["document"], each["id"]) for each in _taken(listener, "likes")}
     assert len({document for document, _ in ids}) == len(ids)
 
 
@@ -226,8 +237,18 @@ def _require_notifier_reads(shop: Shop, view: str) -> None:
         raise ServiceDown(f"the notifier does not read the changes of {view} yet")
 
 
+def _require_bulk(listener: Listener, *says: str) -> None:
+    told = [(each["says"], each["row"]["product"]) for each in _taken(listener, "bulk")]
+    if told != [(each, "lamp") for each in says]:
+        raise ServiceDown(f"the webhook has received {told}")
+
+
+def _taken(listener: Listener, notification: str) -> list[dict[str, Any]]:
+    return [each for each in listener.taken if each["notification"] == notification]
+
+
 def _require_all_taken(listener: Listener, documents: set[str]) -> None:
-    if missing := documents - {each["row"]["document"] for each in listener.taken}:
+    if missing := documents - {each["row"]["document"] for each in _taken(listener, "likes")}:
         raise ServiceDown(f"the webhook has not received the hits {sorted(missing)}")
 
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 from psycopg import sql
 
 from tests.beds.world import World, known
+from tests.builders.changes import change
 from tests.chosen_views import copy_views
 from tests.command import process_answer
 from tests.deadline import deadline, until
@@ -35,9 +37,10 @@ from truelog.log import topics
 from truelog.log.kafka_producer import KafkaSender
 from truelog.schema.names import TICKS
 from truelog.services.ticks import service as ticks
+from truelog.support import timestamps
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
-from truelog.support.settings import PROJECT
+from truelog.support.settings import PROJECT, KafkaUser
 from truelog.tables.table import STATUS
 from truelog.traffic.generator import generate
 from truelog.views import catalogue
@@ -63,10 +66,32 @@ def ticking(world: World) -> Iterator[None]:
 def shop(world: World, seed: int) -> None:
     """Send current events, and events that arrive later than `request_rates` keeps rows."""
     now = datetime.now(UTC)
+    send_rest(world, seed, now)
     with KafkaSender(world.settings, TOPICS) as sender:
         for begin in (now, now - timedelta(days=8)):
             for record in generate(seed=seed, begin=begin, rate=1_000, seconds=2, social=0.5):
                 sender.send(record)
+
+
+def send_rest(world: World, seed: int, now: datetime) -> None:
+    """What the generator does not send: a change of a captured table, a payment, a rule and a search."""
+    at = {"occurred_at": timestamps.to_text(now)}
+    about = at | {"begins": "{}", "verb": "set"}
+    paid = at | {"verb": "succeeded", "customer_id": str(seed), "order_id": f"o{seed}", "country": "NO", "amount": 100}
+    rule = {"rule": "sold", "by": "symbol", "pattern": "a", "within": "1 minute", "steps": {"a": {"on": "price"}}}
+    records = {
+        "customers": change("updated", {"id": seed, "name": "Ann", "city": f"city {seed}"}, lsn=seed, at=now),
+        "payment": json.dumps(paid | {"event_id": f"p{seed}"}).encode(),
+        "rule": json.dumps(about | {"event_id": f"r{seed}", "rule": "sold", "definition": json.dumps(rule)}).encode(),
+        "stored_search": json.dumps(
+            about | {"event_id": f"s{seed}", "search": "mine", "event_type": "post", "query": "my"}
+        ).encode(),
+    }
+    producer = Producer(world.settings.kafka(KafkaUser.ADMIN))
+    refused = list[object]()
+    for topic, value in records.items():
+        producer.produce(topic, value, b"a key", 0, lambda error, _: refused.append(error) if error else None)
+    assert (producer.flush(deadline(30)), refused) == (0, [])
 
 
 def catch_up(world: World, stream: Application, views: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from runtime import keeper
 from tests.beds.world import EACH_EVENT, World
 from tests.deadline import until
 from tests.scenes.applications import Application, start
+from tests.speed import record_speed
 from truelog.archive.table import archived_positions
 from truelog.log import topics
 from truelog.log.positions import Positions
@@ -35,9 +36,13 @@ def stop_services(settings: Settings) -> None:
         list(pool.map(partial(keeper.stop, settings), SERVICES))
 
 
-def require_complete(world: World, archive: Application, stream: Application, ends: Positions) -> None:
+def require_complete(world: World, archive: Application, stream: Application, ends: Positions, during: str) -> None:
+    """Both are complete soon. Call this function when the services are back."""
+    returned = time.monotonic()
     stream.wait(lambda: world.positions(EACH_EVENT).covers(ends), 90, "the view to be complete")
+    record_speed(f"the view is fresh after an outage during {during}", time.monotonic() - returned)
     archive.wait(lambda: archived_positions(world.settings, ["page_view"]).covers(ends), 90, "the archive")
+    record_speed(f"the archive is fresh after an outage during {during}", time.monotonic() - returned)
 
 
 def failed_at(application: Application, words: str) -> None:
@@ -66,7 +71,7 @@ def test_services_that_are_down_while_applications_plan(world: World, no_archive
         for application, failure in failures:
             failed_at(application, f"waits for its services after {failure}")
         runtime.up(world.settings, [service], tethered=True)
-    require_complete(world, archive, stream, ends)
+    require_complete(world, archive, stream, ends, "planning")
     assert world.ask("SELECT application, epoch, incarnation FROM truelog.lease ORDER BY 1") == epochs
     assert (stream.end(), archive.end()) == (0, 0)
     world.require_each_counted_once()
@@ -90,6 +95,6 @@ def test_services_that_are_down_while_applications_start(world: World, no_archiv
 
     until(has_lasted, 2 * OUTAGE_SECONDS, "the outage")
     runtime.up(world.settings, SERVICES, tethered=True)
-    require_complete(world, archive, stream, ends)
+    require_complete(world, archive, stream, ends, "starts")
     assert (stream.end(), archive.end()) == (0, 0)
     world.require_each_counted_once()

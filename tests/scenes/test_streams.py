@@ -317,6 +317,7 @@ def test_an_application_that_runs_other_code_than_the_release_is_restarted_alone
     assert status(kept, "archive").epoch == archive.epoch
 
 
+@pytest.mark.nightly
 def test_a_changed_view_is_loaded_without_a_restart(kept: Settings, oncall: Airflow) -> None:
     """The `streams` DAG finds nothing to restart afterwards."""
     before, archive = working(kept, since=status(kept).batch_at), status(kept, "archive")

@@ -3,10 +3,20 @@
 from pydantic import Field
 
 from truelog.commands.declaration import Fields, Fold, Payload, State
-from truelog.notifications import rule
+from truelog.notifications.rules import declaration
 from truelog.support.errors import BadInput
 
-DECLARED = ("kind", "subject", "channel", "group_by", "window_seconds", "template")
+DECLARED = (
+    "kind",
+    "subject",
+    "channel",
+    "group_by",
+    "window_seconds",
+    "condition",
+    "until",
+    "for_seconds",
+    "template",
+)
 
 
 class NotificationFields(Fields):
@@ -21,10 +31,10 @@ def apply(notification: State, event: Payload) -> State:
     if event["verb"] == "retired":
         return {}
     declared = {name: event[name] for name in DECLARED}
-    if event["verb"] != "set" or any(value is None for name, value in declared.items() if name != "group_by"):
+    if event["verb"] != "set":
         return notification
     try:
-        rule.check(declared, event["notification"])
+        declaration.check(declared, event["notification"])
     except BadInput:
         return notification
     return declared

@@ -84,7 +84,23 @@ function drawn({ open, resolved, silences, neglected, logs, may_handle: may, as_
   ];
 }
 
+// One incident sends one notification. The alerts that followed from it would hide it in a long list.
 function history(resolved) {
+  const unsent = resolved.filter((each) => !each.told_at);
+  return [
+    past(resolved.filter((each) => each.told_at), "No resolved alerts with a notification."),
+    unsent.length
+      ? h(
+        "details",
+        { "data-key": "unsent" },
+        h("summary", {}, `${count(unsent.length, "alert")} without a notification: silenced, or an effect of another`),
+        past(unsent, ""),
+      )
+      : null,
+  ];
+}
+
+function past(resolved, nothing) {
   return table(
     ["Alert", "Opened (UTC)", "Duration", "Acknowledged by", "Cause"],
     resolved.map((each) => [
@@ -94,7 +110,7 @@ function history(resolved) {
       seen(each.acknowledged_by ?? ""),
       h("small", {}, seen(each.cause)),
     ]),
-    "No resolved alerts.",
+    nothing,
     { caption: "The most recently resolved alerts", keys: resolved.map((each) => `resolved-${each.id}`) },
   );
 }

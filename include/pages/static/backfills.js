@@ -70,6 +70,8 @@ function begin(found, given, form, again) {
       shows();
     },
   );
+  // The days of the log may arrive after the user has begun to choose, and must not replace that choice.
+  made?.addEventListener("input", () => made.dataset.begun = "yes");
   made?.addEventListener("change", shows);
   form.append(...[made, grid.element].filter(Boolean));
   return grid;

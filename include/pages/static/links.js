@@ -29,6 +29,7 @@ const TARGETS = {
   start: toApplication,
   release: toApplication,
   repair: toReader,
+  cut_over: toReader,
   explain: toReader,
   different: toReader,
   unknown: toReader,

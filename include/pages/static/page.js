@@ -1,5 +1,6 @@
 // One document serves all pages. The last part of the path is the name of the page and of the module that fills it.
 import { h, link } from "./kit.js";
+import { showRights } from "./rights.js";
 import { followTheme, nameTab } from "./theme.js";
 
 const TABS = {
@@ -7,6 +8,7 @@ const TABS = {
   streams: "Streams",
   views: "Views",
   analytics: "Analytics",
+  rules: "Rules",
   reconciliations: "Reconciliations",
   quality: "Quality",
   "dead-letters": "Dead letters",
@@ -23,6 +25,8 @@ const PARENTS = {
   record: "views",
   explain: "views",
   freshness: "lag",
+  pattern: "rules",
+  search: "rules",
 };
 const TITLES = { ...TABS, components: "Components" }; // a page for contributors, which no tab leads to
 
@@ -36,6 +40,7 @@ document.getElementById("pages").append(
   ...Object.entries(TABS).map(([page, title]) => link(page, {}, title, page === tab ? { "aria-current": "page" } : {})),
 );
 document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+showRights(document.getElementById("rights")).catch(() => {}); // the page's own data says why there is no answer
 const { show } = await import(`./${name}.js`);
 show(new URLSearchParams(location.search), {
   shown: document.getElementById("shown"),

@@ -1,25 +1,10 @@
 // One view: its lineage, columns and versions, what to do about it, and a browser for its rows.
 import { compareButtons } from "./compare.js";
 import { ask, live } from "./live.js";
-import {
-  about,
-  ago,
-  badge,
-  bytes,
-  count,
-  h,
-  layerOf,
-  link,
-  moment,
-  number,
-  paragraphs,
-  positions,
-  seen,
-  sentence,
-  table,
-} from "./kit.js";
+import { ago, badge, count, h, layerOf, link, paragraphs, positions, seen, sentence, table } from "./kit.js";
 import { browser } from "./rows.js";
 import { facts } from "./view-facts.js";
+import { versionTable } from "./view-versions.js";
 import { proof } from "./views.js";
 
 export function show(given, { shown, form }) {
@@ -27,16 +12,16 @@ export function show(given, { shown, form }) {
   const rows = h("section", { id: "rows" });
   let browsing = false;
   shown.after(rows);
-  live(shown, () => ask("data/view", { name }), 10, (found) => {
+  const again = live(shown, () => ask("data/view", { name }), 10, (found) => {
     if (!browsing && found.entry.table) browser(given, found, rows);
     browsing ||= Boolean(found.entry.table);
     if (found.may_compare && found.entry.table && !form.hasChildNodes()) form.append(compareButtons(name));
-    return drawn(found);
+    return drawn(found, () => again());
   });
 }
 
-function drawn(found) {
-  const { entry, columns, checks, sources, versions, positions: at, alerts, costs, as_of: now } = found;
+function drawn(found, again) {
+  const { entry, columns, checks, sources, positions: at, alerts, costs, as_of: now } = found;
   return [
     h("h1", {}, entry.view, " ", badge(entry.state)),
     links(entry),
@@ -80,17 +65,7 @@ function drawn(found) {
       : null,
     costs ? h("p", { class: "quiet" }, costs) : null,
     h("h3", {}, "Versions"),
-    table(
-      [{ title: "Version", number: true }, "Created (UTC)", { title: "Rows", number: true }, {
-        title: "Size",
-        number: true,
-      }, { title: "Skipped records", number: true }],
-      versions.map((
-        each,
-      ) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), skipped(entry, each)]),
-      "No version has been created yet.",
-      { keys: versions.map((each) => each.version) },
-    ),
+    versionTable(found, again),
   ];
 }
 
@@ -103,10 +78,6 @@ function links({ view, application }) {
     link("alerts", { match: `/${view}` }, "Alerts"),
     link("backfills", { view }, "Backfill"),
   ]);
-}
-
-function skipped({ view }, { version, excluded }) {
-  return excluded ? link("record", { view, version }, number(excluded)) : number(excluded);
 }
 
 // From the event to the readers of the view. Each box shows where the data is stored, and links to it.

@@ -218,6 +218,22 @@ KINDS = {
         "the output topic of {subject} does not continue, because the database has another history than the topic",
         "Was the database restored from a backup? Then run `truelog output resync {subject}`.",
     ),
+    "notifier_down": Kind(
+        Severity.CRITICAL,
+        "the {subject} is down, so matches, hits and thresholds cause no notifications",
+        "Run `truelog status`: is `notifier` READY? Then read its log: logs/notifier.log in the home.",
+        open_after=timedelta(seconds=30),  # enough time for the supervisor to start it again
+    ),
+    "notifier_behind": Kind(
+        Severity.WARNING,
+        "the notifier is behind the changes of {subject}",
+        "Read its log, logs/notifier.log in the home.",
+    ),
+    "notifications_waiting": Kind(
+        Severity.WARNING,
+        "the channel {subject} does not accept notifications",
+        "Run `truelog notifications deliveries --waiting`, which shows the reason.",
+    ),
     "commands_behind": Kind(
         Severity.CRITICAL,
         "the states on which commands are decided lack records of {subject}",

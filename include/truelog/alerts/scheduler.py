@@ -13,7 +13,16 @@ import psycopg
 from truelog.alerts import store
 from truelog.alerts.receiver import configured
 from truelog.alerts.rules import SOURCE_DOWN, Finding, NotificationPolicy, Observation, Source
-from truelog.alerts.sources import applications, commands, declarations, lag, omissions, resources, verification
+from truelog.alerts.sources import (
+    applications,
+    commands,
+    declarations,
+    lag,
+    notifications,
+    omissions,
+    resources,
+    verification,
+)
 from truelog.lag import limits as lag_limits
 from truelog.storage.database import Connection, connect
 from truelog.support.background import Background
@@ -30,6 +39,7 @@ SOURCES = (
     Source("declarations", declarations.DECLARATION_KINDS, 5.0, declarations.observe),
     Source("omissions", omissions.OMISSION_KINDS, 15.0, omissions.observe),
     Source("outputs", lag.OUTPUT_KINDS, 5.0, lag.observe_outputs),
+    Source("notifications", notifications.NOTIFICATION_KINDS, 5.0, notifications.observe),
     Source("commands", commands.COMMAND_KINDS, 5.0, commands.observe),
     Source("disk", resources.DISK_KINDS, 15.0, resources.observe_disk),
     Source("clock", resources.CLOCK_KINDS, 15.0, resources.observe_clock),

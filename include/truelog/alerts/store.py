@@ -6,7 +6,6 @@ changes.
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 
 from psycopg.rows import class_row
 
@@ -55,7 +54,8 @@ def resolved_alerts(connection: Connection, limit: int = 200) -> list[Alert]:
 def causes(connection: Connection, application_of: Callable[[str], str]) -> dict[str, str]:
     """The cause of each folded alert, by key. `application_of` returns the application of a reader."""
     now = read_value(connection, "SELECT now()")
-    return effects.causes_of(_alerts(connection, _RECENT, effects.OUTLIVES), now, application_of)
+    known = _alerts(connection, _RECENT, effects.OUTLIVES)
+    return effects.causes_of(known, now, application_of, active_silences(connection))
 
 
 def open_incidents(connection: Connection, application_of: Callable[[str], str]) -> list[Alert]:
@@ -134,18 +134,16 @@ def record_observation(
         known = _alerts(connection, _OF_SOURCE, list(source.kinds), SOURCE_DOWN, source.name)
         own = {each.id for each in known}
         others = [each for each in _alerts(connection, _RECENT, effects.OUTLIVES) if each.id not in own]
-        fold = partial(_causes_with, others, now, policy.application_of)
-        context = EvaluationContext(now, policy.repeat, tuple(active_silences(connection)), fold)
+        silences = tuple(active_silences(connection))
+
+        def fold(own: Sequence[Alert]) -> dict[str, str]:
+            return effects.causes_of([*others, *own], now, policy.application_of, silences)
+
+        context = EvaluationContext(now, policy.repeat, silences, fold)
         for evaluation in evaluate_all(known, observation, context):
             id_ = _store(connection, evaluation)
             if evaluation.notify:
                 outbox.enqueue(connection, policy.receivers, id_, evaluation.notify, evaluation.alert.cause)
-
-
-def _causes_with(
-    others: list[Alert], now: datetime, application_of: Callable[[str], str], own: Sequence[Alert]
-) -> dict[str, str]:
-    return effects.causes_of([*others, *own], now, application_of)
 
 
 def delete_old(connection: Connection, age: timedelta) -> int:

@@ -57,6 +57,7 @@ class Evidence:
     log_begins: int
     log_ends: int
     missing: int = 0  # offsets in all holes
+    erased: int = 0  # records that keep only their coordinates: an erasure covers them
     differing: tuple[int, ...] = ()  # the first offsets where a deep audit found bytes that differ from the log
 
     @property

@@ -28,7 +28,7 @@ from truelog.archive.audit import (
     overlaps,
 )
 from truelog.archive.audit_offsets import AuditedRecords, Window, runs
-from truelog.archive.table import Progress, identifier, open_catalog
+from truelog.archive.table import Progress, erased_counts, ever_live, identifier, open_catalog
 from truelog.control import event_registry, log_cuts
 from truelog.log import topics
 from truelog.log.kafka_reader import headers_of, messages
@@ -70,7 +70,7 @@ def run_audit(settings: Settings, *, deep: bool = False) -> AuditReport:
         for name, table in tables.items():
             listed = object_sizes(settings, f"{table.location()}/data/")
             files = _files(table, listed)
-            orphans += len(listed.keys() - _ever_live(table))
+            orphans += len(listed.keys() - ever_live(table))
             for number in sorted(log.ends.offsets[name].keys() | Progress.of(table.metadata).positions.keys()):
                 of_partition = tuple(f for f in files if f.partition == number)
                 evidence.append(_Partition(settings, types[name], table, number, of_partition).evidence(log, deep=deep))
@@ -140,13 +140,6 @@ def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> AuditedFil
     return AuditedFile(file.file_path, partition, first, last, file.record_count, file.file_size_in_bytes, found)
 
 
-def _ever_live(table: Table) -> set[str]:
-    """The files of every retained snapshot: a compacted file is not an orphan until its snapshot expires."""
-    if not any(snapshot.manifests(table.io) for snapshot in table.snapshots()):
-        return set()  # a table that has only accepted losses; pyiceberg refuses to list the files of no manifest
-    return set(table.inspect.all_files()["file_path"].to_pylist())
-
-
 @dataclass(frozen=True)
 class _Partition:
     """One partition of one table in the audit."""
@@ -182,6 +175,7 @@ class _Partition:
             shared=coverage.repeated,
             holes=coverage.holes,
             missing=coverage.missing,
+            erased=erased_counts(self.table).get(self.number, 0),
             differing=tuple(self._differing(max(began, begins), position)) if deep and readable else (),
             log_begins=begins,
             log_ends=ends,

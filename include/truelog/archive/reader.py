@@ -28,6 +28,7 @@ from truelog.archive.table import (
     NAMESPACE,
     Progress,
     archived_positions,
+    erased_counts,
     identifier,
     open_catalog,
     require_same_topic,
@@ -151,6 +152,26 @@ def read_without_catalog(spark: SparkSession, settings: Settings, types: EventTy
         TopicRecreated: the archive contains another topic with this name.
     """
     return decoded(reduce(DataFrame.union, (_from_files(spark, settings, name, wanted) for name in types)), types)
+
+
+def erased_below(settings: Settings, positions: Positions) -> dict[str, int]:
+    """How many archived records below the positions were erased, by topic, without topics that have none.
+
+    The bucket is the only source. A topic without erased records costs one look at its metadata.
+    """
+    found = {topic: _count_erased(settings, topic, positions) for topic in positions.offsets}
+    return {topic: records for topic, records in sorted(found.items()) if records}
+
+
+def _count_erased(settings: Settings, topic: str, positions: Positions) -> int:
+    below = [Range(topic, partition, 0, end) for partition, end in positions.offsets[topic].items() if end]
+    if not below or read_pointer(settings.object_store(), settings.s3_bucket, identifier(topic)) is None:
+        return 0
+    table = _open_newest(settings, topic)
+    if not erased_counts(table):
+        return 0
+    where = f"erased = true AND ({' OR '.join(map(_is_in, below))})"
+    return int(table.scan(where, selected_fields=("offset",)).to_arrow().num_rows)
 
 
 def _is_typed(progress: Progress, reading: int) -> Column | None:

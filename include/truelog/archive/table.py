@@ -40,6 +40,7 @@ RECORDS = "truelog.records"  # records archived so far, by partition: distinguis
 BEGAN = "truelog.began"  # offset where archiving began, by partition: earlier missing records are not a hole
 EPOCHS = "truelog.leader-epochs"  # the leader epoch in which the position was reached, by partition
 LOST = "truelog.lost"  # accepted losses: ranges that the log dropped before they were archived, by partition
+ERASED = "truelog.erased"  # how many archived records were erased, by partition; only erasures set it
 # By reading of the event type: the first offset of each partition whose typed columns were decoded under that reading.
 READINGS = "truelog.readings"
 
@@ -91,6 +92,18 @@ class Progress:
             READINGS: _dump(self.readings),
             EPOCHS: _dump(self.epochs),
         }
+
+
+def erased_counts(table: Table) -> Offsets:
+    """How many records were erased in each partition. Archive commits, which may be retried, do not carry it."""
+    return _load(table.properties.get(ERASED, "{}"))
+
+
+def ever_live(table: Table) -> set[str]:
+    """The files of every retained snapshot: a compacted file is not an orphan until its snapshot expires."""
+    if not any(snapshot.manifests(table.io) for snapshot in table.snapshots()):
+        return set()  # a table that has only accepted losses; pyiceberg refuses to list the files of no manifest
+    return set(table.inspect.all_files()["file_path"].to_pylist())
 
 
 def open_catalog(settings: Settings) -> Catalog:

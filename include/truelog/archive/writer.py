@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
@@ -92,7 +92,7 @@ class FileWriter:
 
     def _files(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ArchivedFile]:
         partition: _Partition | None = None
-        for records in _chunks(batches):
+        for records in chunks(batches):
             if partition is None:
                 topic, number = records["topic"][0].as_py(), records["partition"][0].as_py()
                 known = self.days.get((topic, number), ())
@@ -132,7 +132,9 @@ class _Partition:
         name, last = self.event_type.name, rows["offset"][-1].as_py()
         ticks = _first_ticks(rows, self.settings.log_day_seconds) if name == TICKS else ()
         late = count_late(rows, self.settings.straggler_seconds)
-        return ArchivedFile(name, self.number, start, last, self._put(start, rows), ticks, late)
+        io = load_file_io(dict(self.settings.store), self.table.location)
+        data_file = write_rows(io, self.table, as_datetime(start.day), self.number, rows)
+        return ArchivedFile(name, self.number, start, last, data_file, ticks, late)
 
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
         """The records with the archive's columns."""
@@ -148,15 +150,15 @@ class _Partition:
         schema = arrow_schema(self.event_type)
         return pa.Table.from_arrays([columns[f.name].cast(f.type) for f in schema], schema=schema)
 
-    def _put(self, start: Start, rows: pa.Table) -> DataFile:
-        spec, schema = self.table.spec(), self.table.schema()
-        values = {"log_day": as_datetime(start.day), "partition": self.number}
-        fields = [PartitionFieldValue(field, values[field.name]) for field in spec.fields]
-        key = PartitionKey(fields, spec, schema)
-        task = WriteTask(uuid.uuid4(), 0, schema, rows.to_batches(), partition_key=key)
-        io = load_file_io(dict(self.settings.store), self.table.location)
-        [data_file] = write_file(io, self.table, iter([task]))
-        return data_file
+
+def write_rows(io: FileIO, table: TableMetadata, log_day: datetime, partition: int, rows: pa.Table) -> DataFile:
+    """Write rows of one log day and partition into a file, which the table does not have yet."""
+    spec, schema = table.spec(), table.schema()
+    values = {LOG_DAY.name: log_day, "partition": partition}
+    key = PartitionKey([PartitionFieldValue(each, values[each.name]) for each in spec.fields], spec, schema)
+    task = WriteTask(uuid.uuid4(), 0, schema, rows.to_batches(), partition_key=key)
+    [data_file] = write_file(io, table, iter([task]))
+    return data_file
 
 
 def write_ranges(
@@ -217,7 +219,7 @@ def add_late_counts(connection: Connection, committed: Iterable[tuple[str, int]]
         )
 
 
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The batches, collected into tables of about `_FILE_BYTES`."""
     pending: list[pa.RecordBatch] = []
     for batch in batches:

@@ -14,7 +14,9 @@ from truelog.archive.table import archived_positions
 from truelog.batch.rebuild import Rebuilder
 from truelog.control.application import ARCHIVE
 from truelog.control.view_tables import empty_answer, lock_answer
+from truelog.erasure import ledger
 from truelog.kernel import merge
+from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support import faults
@@ -37,13 +39,13 @@ def build_answer(
     surrounds the replacement of the rows, in the same transaction. Returns the positions; None if nothing was stored.
 
     Raises:
-        CodeChanged: the view's code is not the code that made its table.
-        NotMade: the view has no table.
+        CodeChanged, NotMade: other code made the view's table, or it has none.
         PartitionsAdded: the view depends on the order of the log, and a topic has got more partitions.
+        Stale: an erasure has changed the archive since the rebuild began. Nothing was stored.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     table.require_same_code(connection, compiled)
-    as_of = _archived_until(connection, compiled)
+    as_of, erasures = _archived_until(connection, compiled), ledger.rewritten(connection)
     archived = archived_positions(rebuilder.context.settings, compiled.view.topics)
     merge.require_same_partitions(compiled, merge.positions(connection, compiled), archived)
     if not improves(archived):
@@ -61,6 +63,7 @@ def build_answer(
         merge.lock(connection, compiled)
         if not improves(archived):
             raise psycopg.Rollback
+        merge.require_erased(connection, compiled, Merge(Positions(), archived, staged, erasures=erasures))
         _record(rebuilder, archived, as_of, now)
         return archived
     stage.clear(connection, compiled, staged)

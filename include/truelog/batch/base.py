@@ -122,6 +122,15 @@ def forget(connection: Connection, compiled: CompiledView) -> None:
     )
 
 
+def drop(connection: Connection, settings: Settings, compiled: CompiledView) -> None:
+    """Delete the view's base with all its objects, because an erasure covers records in it. To do it again is safe."""
+    forget(connection, compiled)
+    name = f"{NAMESPACE}.{compiled.own.name}"
+    with open_catalog(settings) as catalog:
+        if catalog.table_exists(name):
+            catalog.purge_table(name)
+
+
 def keep(rebuilder: Rebuilder, rebuilt: Rebuilt, certificate: str, proved_at: datetime | None) -> None:
     """Make a rebuild, which the certificate describes, the view's base."""
     compiled, base = rebuilder.compiled, rebuilt.base

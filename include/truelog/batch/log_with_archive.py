@@ -1,7 +1,8 @@
 """Reads records between any two positions in the log, from the archive where Kafka has dropped or lost the records.
 
 Retention drops the records below a partition's earliest offset. Compaction drops single records anywhere, so of a
-compacted topic, everything that is archived is read from the archive, which has every record.
+compacted topic, everything that is archived is read from the archive, which has every record. What an erasure may cover
+is read from the archive too, because Kafka still has the erased records.
 """
 
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from truelog.archive import reader as archive_reader
 from truelog.archive.table import archived_positions
 from truelog.control import event_registry, log_cuts
+from truelog.erasure import ledger
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.log.records import Columns, EventFrames
@@ -70,13 +72,14 @@ def archived_only(settings: Settings, event_types: EventTypes, span: tuple[Posit
 
 
 def _in_kafka_from(settings: Settings, event_types: EventTypes, span: tuple[Positions, Positions]) -> Positions:
-    """The positions in the span below which only the archive surely has all records."""
+    """The positions in the span below which only the archive surely has all records, and no erased one."""
     begin, end = span
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
     with connect(settings) as connection:
         event_registry.require_known(connection, event_types, end)
         earliest = earliest.latest(log_cuts.trusted_from(connection, earliest))
+        earliest = earliest.latest(ledger.erased_below(connection, earliest))
     compacted = archived_and_compacted(settings, end.offsets)
     compacted.require_same_topics(end)
     return begin.latest(earliest).latest(compacted).earliest(end)

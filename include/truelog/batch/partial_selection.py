@@ -7,8 +7,9 @@ V counts exactly once.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from truelog.erasure.ledger import TouchedDay
 from truelog.log.positions import Positions, Range
 
 
@@ -20,10 +21,36 @@ class PartialRange:
     begin: Positions
     end: Positions
     readings: Mapping[str, int] = field(default_factory=dict)  # by which the records were judged, 0 if absent
+    erasures: frozenset[str] = frozenset()  # that had erased records which decide about this day, when it was read
 
     @property
     def offset_ranges(self) -> list[Range]:
         return self.begin.ranges_to(self.end)
+
+
+@dataclass(frozen=True)
+class TouchedDays:
+    """The log days in which erasures cover records, as they matter to one table.
+
+    `reach` is how long an event decides about later events: for a table without copies, an erased event may have been
+    the first of its id. So an erasure also touches the days that begin within the reach of its day.
+    """
+
+    days: Sequence[TouchedDay] = ()
+    length: timedelta = timedelta(days=1)
+    reach: timedelta = timedelta()
+
+    def erasures(self, day: datetime, *, rewritten: bool = False) -> frozenset[str]:
+        """The erasures that touch a partial's log day; if `rewritten`, only the erasures that the archive shows."""
+        return frozenset(
+            each.erasure
+            for each in self.days
+            if each.log_day <= day < each.log_day + self.length + self.reach and (each.is_rewritten or not rewritten)
+        )
+
+    def are_in(self, partial: PartialRange) -> bool:
+        """Whether the partial was made after all erasures that touch it."""
+        return self.erasures(partial.day) <= partial.erasures
 
 
 @dataclass(frozen=True)

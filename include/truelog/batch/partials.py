@@ -8,7 +8,7 @@ commit replaces rows and ranges together, so the ranges always state exactly whi
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
@@ -16,11 +16,15 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from truelog.archive.erasing.erase import forget_earlier
 from truelog.archive.reader import FILE_COST
 from truelog.archive.table import open_catalog
-from truelog.batch.partial_selection import PartialRange
+from truelog.batch.partial_selection import PartialRange, TouchedDays
+from truelog.erasure import ledger
 from truelog.log.positions import Positions
+from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
+from truelog.tables import kinds
 from truelog.tables.table import Table
 
 NAMESPACE = "partials"
@@ -56,7 +60,9 @@ class Partials:
 
 
 def load_partials(settings: Settings, table: Table, readings: Mapping[str, int] | None = None) -> Partials:
-    """Load a table's partials that were made under these readings of its topics. This code must have made them.
+    """Load a table's partials that were made under these readings of its topics.
+
+    Partials that an erasure has touched since are left out. This code must have made them.
 
     Raises:
         CodeChanged: other code of the same version made the table.
@@ -75,9 +81,44 @@ def load_partials(settings: Settings, table: Table, readings: Mapping[str, int] 
         )
         headers = scan.to_arrow().to_pylist()
     ranges = [_to_range(h["log_day"], h["covers"]) for h in headers]
-    current = [each for each in ranges if each.readings == (readings or {})]
+    touched = touched_days(settings, table)
+    current = [each for each in ranges if each.readings == (readings or {}) and touched.are_in(each)]
     trimmed = stored.properties.get(_TRIMMED)
     return Partials(table, current, snapshot.snapshot_id, datetime.fromisoformat(trimmed) if trimmed else None)
+
+
+def touched_days(settings: Settings, table: Table) -> TouchedDays:
+    """The log days of the table's topics in which erasures cover records."""
+    reach = timedelta(seconds=kinds.lookback_seconds(table) or 0)
+    with connect(settings) as connection:
+        days = ledger.touched_days(connection, table.view.topics)
+    return TouchedDays(days, timedelta(seconds=settings.log_day_seconds), reach)
+
+
+def drop_touched(settings: Settings, table: Table, *, at_once: bool = True) -> int:
+    """Delete the partials that erasures have touched since they were made.
+
+    If `at_once` is false, earlier snapshots stay until upkeep expires them, for readers that have planned on them.
+    Returns the number of deleted log days. To do it again changes nothing.
+    """
+    touched = touched_days(settings, table)
+    if not touched.days:
+        return 0
+    with open_catalog(settings) as catalog:
+        try:
+            stored = catalog.load_table(f"{NAMESPACE}.{table.name}")
+        except NoSuchTableError:
+            return 0
+        if stored.current_snapshot() is None:
+            return 0
+        headers = stored.scan("covers IS NOT NULL", selected_fields=("log_day", "covers")).to_arrow().to_pylist()
+        covered = [_to_range(h["log_day"], h["covers"]) for h in headers]
+        days = [each.day for each in covered if not touched.are_in(each)]
+        if days:
+            stored.delete(" OR ".join(f"log_day = '{each.isoformat()}'" for each in days))
+        if at_once:
+            forget_earlier(stored)
+        return len(days)
 
 
 def replace(spark: SparkSession, settings: Settings, table: Table, covered: PartialRange, states: DataFrame) -> int:
@@ -136,9 +177,13 @@ def _name(table: Table) -> str:
 
 
 def _to_text(covered: PartialRange) -> str:
-    return "\n".join([covered.begin.with_ids(), covered.end.with_ids(), json.dumps(covered.readings)])
+    parts = [covered.begin.with_ids(), covered.end.with_ids(), json.dumps(covered.readings)]
+    if covered.erasures:  # an earlier release can read all other partials
+        parts.append(json.dumps(sorted(covered.erasures)))
+    return "\n".join(parts)
 
 
 def _to_range(day: datetime, covers: str) -> PartialRange:
-    begin, end, readings = covers.split("\n")
-    return PartialRange(day, Positions.from_text(begin), Positions.from_text(end), json.loads(readings))
+    begin, end, readings, *erasures = covers.split("\n")
+    known = frozenset(json.loads(erasures[0])) if erasures else frozenset[str]()
+    return PartialRange(day, Positions.from_text(begin), Positions.from_text(end), json.loads(readings), known)

@@ -5,7 +5,7 @@ Closed log days come from the view's partials, and all other records come from t
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import TypeVar
@@ -43,7 +43,8 @@ _T = TypeVar("_T")
 class Rebuilder:
     """Rebuilds one view. If `from_raw` is true, it parses the archive's raw bytes again and ignores partials.
 
-    `shared` holds the raw bytes that were parsed already for other views.
+    `shared` holds the raw bytes that were parsed already for other views. Records below `begin` are not read, nor are
+    partials then.
     """
 
     context: BatchContext
@@ -51,6 +52,7 @@ class Rebuilder:
     compiled: CompiledView
     from_raw: bool = False
     shared: SharedEvents | None = None
+    begin: Positions = field(default_factory=Positions)
 
     @cached_property
     def source(self) -> ArchiveSource:
@@ -118,6 +120,8 @@ class Rebuilder:
 
         Partials that lack rows which readers saw at `positions` are not used.
         """
+        if self.begin.offsets:
+            return Partials(table), PartialSelection((), self.begin.ranges_to(positions.only(table.view.topics)))
         stored = self.partials(table)
         if stored.trimmed is not None:
             limit = self.cutoff(table, positions)

@@ -80,7 +80,8 @@ def _replace_partials(rebuilder: Rebuilder, covered: PartialRange) -> int:
     context, keys = rebuilder.context, list[int]()
     for each in kinds.daily(rebuilder.compiled):
         topics, readings = each.view.topics, rebuilder.readings_of(each)
-        own = PartialRange(covered.day, covered.begin.only(topics), covered.end.only(topics), readings)
+        erased = partials.touched_days(context.settings, each).erasures(covered.day, rewritten=True)  # before reading
+        own = PartialRange(covered.day, covered.begin.only(topics), covered.end.only(topics), readings, erased)
         states = rebuilder.states_between(each, own.begin, own.end)
         keys.append(partials.replace(context.spark, context.settings, each, own, states))
     return keys[0]

@@ -21,7 +21,9 @@ from truelog.batch import answer
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
+from truelog.erasure import ledger
 from truelog.kernel import merge
+from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
@@ -91,6 +93,9 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
     """Replace the view by its rebuild under the rebuilder's readings, at the view's positions.
 
     A batch-only view is built at the archive's positions instead.
+
+    Raises:
+        Stale: the view has advanced, or an erasure has changed the archive, since the rebuild began.
     """
     connection, compiled, settings = rebuilder.connection, rebuilder.compiled, rebuilder.context.settings
     if compiled.view.batch_only:
@@ -99,6 +104,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
     table.require_same_code(connection, compiled)
     positions = merge.positions(connection, compiled)
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
+    erasures = ledger.rewritten(connection)
     staged = rebuilder.exclude_and_retry(  # 2
         positions,
         lambda: rebuilder.countable_events(Positions(), positions),
@@ -109,6 +115,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
         merge.lock(connection, compiled)  # 3
         faults.reach("rejudge.locked")
         final = merge.positions(connection, compiled)
+        merge.require_erased(connection, compiled, Merge(Positions(), final, staged, erasures=erasures))
         staged_rows = [staged, *_merged_since(rebuilder, positions, final)]
         for each in compiled.tables:
             connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", each.name)))

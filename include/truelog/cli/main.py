@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from truelog import __version__
-from truelog.cli import commanding, tailing, versioning
+from truelog.cli import commanding, examining, forgetting, replays, tailing, versioning
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -31,6 +31,7 @@ COMMANDS = (
     services.up,
     services.down,
     services.status,
+    examining.doctor,
     generating.generate,
     querying.query,
     querying.explain,
@@ -43,6 +44,8 @@ COMMANDS = (
     certifying.verify,
     certifying.certificates,
     reconciling.recompute,
+    replays.replay,
+    forgetting.forget,
 )
 GROUPS = {
     "application": streaming.app,
@@ -54,11 +57,13 @@ GROUPS = {
     "clock": streaming.clock_app,
     "key": keys.app,
     "dead-letters": replaying.app,
+    "erasures": forgetting.app,
     "events": eventing.app,
     "limit": limiting.app,
     "output": lagging.output_app,
     "notifications": notifying.app,
     "patterns": patterning.app,
+    "replays": replays.app,
     "searches": searching.app,
     "versions": versioning.app,
 }

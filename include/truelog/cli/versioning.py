@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from truelog.cli.difference_output import show_difference
 from truelog.cli.naming import named
 from truelog.cli.output import MOST_ROWS, AsJson, Exit, Sheet, print_json, say
 from truelog.support.durations import in_words
@@ -11,7 +12,6 @@ from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from truelog.versions.cut_over import Move
-    from truelog.versions.difference import VersionDifference
     from truelog.versions.version_state import VersionState
 
 app = typer.Typer(no_args_is_help=True, help="Move readers between the versions of a view, with proof and a way back.")
@@ -65,7 +65,7 @@ def diff(view: View, one: From = None, other: To = None, limit: Limit = 20, as_j
     if as_json:
         print_json(found.as_dict())
     else:
-        _show_difference(found)
+        show_difference(found, "Repeat the command.")
     raise typer.Exit(Exit.FINE if found.equal else Exit.DIFFERENT)
 
 
@@ -136,29 +136,3 @@ def _moved(move: "Move", *, as_json: bool) -> None:
 
 def _comparison(state: "VersionState") -> str:
     return f"{state.verdict}, {in_words(state.verdict_age)} ago" if state.verdict_age is not None else "none"
-
-
-def _show_difference(found: "VersionDifference") -> None:
-    say(
-        f"version {found.one} has {found.rows[0]:,} rows, version {found.other} has {found.rows[1]:,}: "
-        f"{found.missing:,} missing, {found.extra:,} extra, {found.different:,} different",
-        title=f"{found.view}: ",
-    )
-    for name, rows in found.columns.items():
-        say(f"  {name}: {rows:,} rows differ")
-    for title, names in (("added", found.added), ("removed", found.removed)):
-        if names:
-            say(f"  {title} columns: {', '.join(names)}")
-    if found.apart:
-        say(f"  {found.apart:,} records are in one version only, and may explain differences. Repeat the command.")
-    table = Sheet(f"version {found.one}", f"version {found.other}")
-    for each in found.sample:
-        table.add_row(_text(each["one"]), _text(each["other"]))
-    if found.sample:
-        table.show()
-
-
-def _text(row: object) -> str:
-    from truelog.storage import exact_json
-
-    return "" if row is None else exact_json.write(row)

@@ -20,10 +20,10 @@ from pydantic import ValidationError
 from truelog.archive.analyst import open_dataset
 from truelog.archive.schema import TIME
 from truelog.archive.table import archived_positions, open_catalog
+from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import kafka_reader, topics
 from truelog.log.positions import Range
 from truelog.schema.event import EVENTS, load_event
-from truelog.sources.collector.classifier import DEAD_LETTER
 from truelog.sources.collector.parser import parse_event
 from truelog.support import timestamps
 from truelog.support.errors import BadInput

@@ -84,4 +84,4 @@ def _select(table: Table, rows: sql.Composable) -> sql.Composed:
 def _json(columns: dict[str, str]) -> sql.Composed:
     """The JSON of a row with these columns, given by their SQL."""
     selected = (sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in columns.items())
-    return sql.SQL("(SELECT row_to_json(shown)::text FROM (SELECT {}) AS shown)").format(sql.SQL(", ").join(selected))
+    return sql.SQL("(SELECT row_to_json(_row)::text FROM (SELECT {}) AS _row)").format(sql.SQL(", ").join(selected))

@@ -44,6 +44,7 @@ class EventRange:
     end: Positions
     readings: Mapping[str, int] = field(default_factory=dict)  # by which the events were judged, 0 if absent
     epochs: Epochs | None = None  # the leader epochs before any record was read; None if Kafka did not answer
+    erasures: frozenset[str] = frozenset()  # that the source showed when the records were read
     files: EventFiles | None = None  # of a small batch: the files that its frames read
 
 
@@ -79,7 +80,9 @@ class BatchApplier:
             faults.reach("merge.staged")
             with stage.cleared_after_failure(connection, compiled, staged):
                 self.guard.after(epochs, end)  # 3
-                merged = Merge(begin, end, staged, excluded, prepare_seconds, batch.readings, epochs, repairs)
+                merged = Merge(
+                    begin, end, staged, excluded, prepare_seconds, batch.readings, epochs, repairs, batch.erasures
+                )
                 merge.apply(connection, compiled, merged, self.holder)  # 4
         return end
 

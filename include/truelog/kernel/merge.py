@@ -2,7 +2,8 @@
 
 1. lock the view (its row in `truelog.view` is the merge lock)
 2. compare positions: the view must be exactly where the batch begins, and must have counted the records below under
-   the same reading of the event types. If it depends on the order of a key's events, no partition may be new to it
+   the same reading of the event types. If it depends on the order of a key's events, no partition may be new to it.
+   No erasure may cover records that the batch has read nevertheless
 3. check the lease: the caller must still hold it
 4. check the staged rows: they must be the rows that the executors loaded
 5. add the staged rows to the table
@@ -19,6 +20,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from truelog.control import lease
+from truelog.erasure import ledger
 from truelog.kernel import clock, exclusions
 from truelog.kernel.exclusions import Excluded, Exclusions
 from truelog.log.leader_epochs import Epochs
@@ -56,6 +58,7 @@ class Merge:
     readings: Mapping[str, int] = field(default_factory=dict)  # of the topics, 0 if absent
     epochs: Epochs = field(default_factory=dict)  # the leader epochs in which the end was reached
     repairs: int | None = None  # the view's repairs before any of its rows were read; None if none were read
+    erasures: frozenset[str] = frozenset()  # that the source showed when the records were read
 
     def records(self, compiled: CompiledView) -> int:
         """The number of records that the view reads in this merge, counted by their offsets."""
@@ -68,7 +71,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
 
     Raises:
         Stale: the view is past the beginning of the batch (a replay, or a process that should have exited), or it was
-            repaired while rows were computed from those in its tables.
+            repaired while rows were computed from those in its tables, or the batch may have erased records.
         MeaningChanged: the view has counted its records under another reading.
         PartitionsAdded: the view depends on the order of the log, and the batch has a partition that is new to it.
         Gap: the view is before the beginning of the batch (perhaps after a restore); a merge would skip records.
@@ -82,6 +85,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         require_same_partitions(compiled, positions(connection, compiled), merge.end)
         require_reading(connection, compiled, merge.readings)
         _require_unrepaired(connection, compiled, merge.repairs)
+        require_erased(connection, compiled, merge)
         if holder is not None:
             lease.require_lease(connection, holder)  # 3
         faults.reach("merge.locked")
@@ -191,6 +195,23 @@ def record_repair(connection: Connection, compiled: CompiledView) -> None:
 def _require_unrepaired(connection: Connection, compiled: CompiledView, known: int | None) -> None:
     if known is not None and repairs(connection, compiled) != known:
         raise Stale(f"{compiled.name} was repaired while its batch was computed. Repeat the batch.")
+
+
+def require_erased(connection: Connection, compiled: CompiledView, merge: Merge) -> None:
+    """Require that what is stored was read after the erasures that may cover its records.
+
+    An erasure repairs the view under the lock that this transaction holds. So a batch that was merged before is
+    repaired, and a batch after it finds the erasure here.
+
+    Raises:
+        Stale
+    """
+    begin, end = merge.begin.only(compiled.view.topics), merge.end.only(compiled.view.topics)
+    if missed := ledger.unknown(connection, begin, end, merge.erasures):
+        raise Stale(
+            f"{compiled.name}: records were read before erasure {missed[0]}, which may cover some of them. They must "
+            "be read again from the archive."
+        )
 
 
 def stored_clock(connection: Connection, compiled: CompiledView, end: Positions) -> datetime | None:

@@ -10,6 +10,7 @@ its duty:
 - a relay (`truelog.relay`) creates and writes output topics, whose names begin with `view.`, and the places of relays.
   It writes the events of accepted commands, and it alone writes claims
 - Kafka Connect writes the changes of captured tables
+- `truelog forget` writes erasures, and it alone
 - every other part reads
 
 Kafka refuses everything that no rule allows.
@@ -41,7 +42,12 @@ from truelog.support.wait import until
 _SECONDS = 10.0
 _ITERATIONS = 4096
 # Topics that are not for events: only these principals may write to them.
-_WRITERS = {TICKS: (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,), "claim": (KafkaUser.RELAY,)}
+_WRITERS = {
+    TICKS: (KafkaUser.TICKS,),
+    "dead_letter": (KafkaUser.COLLECTOR,),
+    "claim": (KafkaUser.RELAY,),
+    "erasure": (KafkaUser.ERASER,),
+}
 OUTPUT = "view."  # the prefix of the output topics, which no event type's name has
 RELAY_PLACES = "relay.places"
 RELAY_TRANSACTIONS = "truelog-relay-"  # the prefix of the transactional ids of relays

@@ -27,11 +27,15 @@ class OutgoingRecord(NamedTuple):
     value: bytes
 
 
-def make_producer(settings: Settings, on_error: Callable[[KafkaError], None] | None = None) -> Producer:
+def make_producer(
+    settings: Settings,
+    on_error: Callable[[KafkaError], None] | None = None,
+    user: KafkaUser = KafkaUser.PRODUCER,
+) -> Producer:
     """A producer of events whose acknowledgement means that the record is in the log exactly once."""
     return Producer(
         {
-            **settings.kafka(KafkaUser.PRODUCER),
+            **settings.kafka(user),
             **({"error_cb": on_error} if on_error else {}),
             "acks": "all",
             "enable.idempotence": True,
@@ -61,11 +65,11 @@ class KafkaSender:
         ServiceDown: Kafka did not accept a record. The message says how many records Kafka accepted.
     """
 
-    def __init__(self, settings: Settings, names: Iterable[str]) -> None:
+    def __init__(self, settings: Settings, names: Iterable[str], user: KafkaUser = KafkaUser.PRODUCER) -> None:
         topics.require_log_append_time(settings, names)
         self.sent = 0
         self._failed: KafkaError | None = None
-        self._producer = make_producer(settings, self._on_error)
+        self._producer = make_producer(settings, self._on_error, user)
 
     def __enter__(self) -> Self:
         return self

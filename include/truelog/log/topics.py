@@ -221,6 +221,13 @@ def retention_seconds(broker: AdminClient, topics: Iterable[str]) -> dict[str, f
     return {name: _retention(entries) for name, entries in _configurations(broker, topics).items()}
 
 
+def longest_seconds(broker: AdminClient, topics: Iterable[str]) -> dict[str, float | None]:
+    """The same for the last record of each topic, which the brokers delete with its whole segment."""
+    found = _configurations(broker, topics).items()
+    segments = {name: int(str(entries["segment.ms"].value)) / 1000 for name, entries in found}
+    return {name: None if (kept := _retention(each)) is None else kept + segments[name] for name, each in found}
+
+
 def _retention(entries: Mapping[str, ConfigEntry]) -> float | None:
     milliseconds = int(str(entries["retention.ms"].value))
     forever = milliseconds < 0 or "delete" not in str(entries["cleanup.policy"].value)

@@ -18,6 +18,7 @@ _PER_VIEW = "one row for each view"
 _WITH_VERSION = "deleted with its version: see `superseded`"
 _WITH_DECLARATION = "needed as long as the records that it judges: one row for each change of a declaration"
 _BY_RELAY = "the relay deletes rows an hour after they are published, and `output_behind` says that none are"
+_WITH_ERASURE = "kept: a restored backup applies the erasures again. It does not name the person"
 _BY_ALERT_STORE = "`alert_store.delete_old` deletes: alert_keep_seconds"
 
 
@@ -74,7 +75,11 @@ RETENTION: dict[str, Expiring | str] = {
     "view_reader": Expiring("last_at", "history_keep_seconds"),
     "wrong_clock": Expiring("found_at", "history_keep_seconds"),
     "notification_delivery": Expiring("made_at", "notification_keep_seconds", "t.done_at IS NULL"),
-    "notification_row": Expiring("changed_at", "notification_keep_seconds"),
+    "notification_row": Expiring(
+        "changed_at",
+        "notification_keep_seconds",
+        "t.declared IS NOT NULL AND NOT t.retracted",  # its incident lasts until it leaves
+    ),
     "notification_incident": Expiring(
         "until",
         "notification_keep_seconds",
@@ -120,9 +125,14 @@ RETENTION: dict[str, Expiring | str] = {
     "application": _PER_APPLICATION,
     "api_key": "made by hand",
     "replay": "kept: it prevents that a dead letter counts twice. One row for each replayed dead letter",
+    "view_replay": "upkeep drops each replay when its time is over (`truelog.replays.store`)",
     "straggler": "one row for each topic",
     "topic_status": "one row for each unusable topic",
     "event_file": "one row for each broken file",
+    "erasure": _WITH_ERASURE,
+    "erasure_subject": _WITH_ERASURE,
+    "erasure_end": _WITH_ERASURE,
+    "erasure_count": _WITH_ERASURE,
     "event_type": _WITH_DECLARATION,
     "event_version": _WITH_DECLARATION,
     "event_cut": _WITH_DECLARATION,

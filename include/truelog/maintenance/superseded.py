@@ -82,7 +82,7 @@ def _superseded(connection: Connection, keep_seconds: float) -> list[Version]:
 
 
 def drop_version(settings: Settings, connection: Connection, version: Version) -> bool:
-    """Drop a version that no application runs. Return False if a reader still uses its tables."""
+    """Drop a version that no application runs. If a reader still uses its tables, leave it, and return False."""
     row_diff.lock_comparisons(connection, version.table)
     tables = tables_of(connection, version.view, version.version)
     _drop_in_bucket(settings, tables)

@@ -5,7 +5,8 @@
 3. Delete alerts that were resolved long ago, and other rows past their retention (`retention`).
 4. Delete Data Docs past their retention (`truelog.quality.gx_docs`).
 5. Drop the tables and partials of superseded versions (`superseded`).
-6. Delete rows of partials that have expired under a view's `keep`.
+6. Delete rows of partials that have expired under a view's `keep`, and partials that an erasure has touched since a
+   recompute has read their records.
 7. In each table in object storage, rewrite small files into larger files, expire old snapshots, and remove files that
    were written but never committed.
 
@@ -74,6 +75,8 @@ def run_upkeep(settings: Settings) -> Upkeep:
         superseded = [each.table for each in drop_superseded(settings)]  # 5
         for compiled in context.views.compiled:
             drop_expired_partials(context, compiled)  # 6
+            for table in kinds.daily(compiled):
+                partials.drop_touched(settings, table, at_once=False)  # 6
         done = [_maintain(context.spark, settings, table) for table in table_names(settings)]  # 7
         return Upkeep(ticks, alerts, rows, docs, superseded, done)
 

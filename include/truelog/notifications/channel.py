@@ -14,6 +14,7 @@ _UNENCRYPTED = (
     "the mail server does not offer STARTTLS, so the password would travel unencrypted: "
     "use a url with smtps, a server with STARTTLS, or a url without a user"
 )
+_PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 
 
 def send(channel: Channel, message: Message, seconds: float) -> None:
@@ -28,9 +29,12 @@ def send(channel: Channel, message: Message, seconds: float) -> None:
         _mail(channel, message, seconds)
         return
     headers = {"Idempotency-Key": str(message.id)}
-    if token := channel.token.get_secret_value():
+    url, token = channel.url.get_secret_value(), channel.token.get_secret_value()
+    if channel.kind == "pagerduty":
+        post_json(url or _PAGERDUTY, {"routing_key": token} | forms.pagerduty(message), headers, seconds)
+        return
+    if token:
         headers["Authorization"] = f"Bearer {token}"
-    url = channel.url.get_secret_value()
     if channel.kind == "alertmanager":
         post_json(f"{url.rstrip('/')}/api/v2/alerts", forms.alertmanager(message), headers, seconds)
     else:

@@ -22,7 +22,7 @@ log = logging.getLogger("truelog.notifications")
 _NEXT = """
     SELECT d.id, d.incident, d.says, i.body, i.opened_at, i.until, d.made_at, d.tries
     FROM truelog.notification_delivery d JOIN truelog.notification_incident i ON i.id = d.incident
-    WHERE d.done_at IS NULL AND i.channel = %s AND d.next_at <= now() AND NOT EXISTS (
+    WHERE d.done_at IS NULL AND d.channel = %s AND d.next_at <= now() AND NOT EXISTS (
         SELECT FROM truelog.notification_delivery e
         WHERE e.incident = d.incident AND e.done_at IS NULL AND e.number < d.number
     ) ORDER BY d.next_at, d.number LIMIT 1
@@ -34,6 +34,15 @@ _FAILED = """
         outcome = CASE WHEN made_at < now() - make_interval(secs => %(give_up)s) THEN 'abandoned' END
     WHERE id = %(id)s
 """
+_WAITING = """
+    WITH RECURSIVE waiting (channel) AS (
+        SELECT min(channel) FROM truelog.notification_delivery WHERE done_at IS NULL
+        UNION ALL
+        SELECT (
+            SELECT min(d.channel) FROM truelog.notification_delivery d WHERE d.done_at IS NULL AND d.channel > w.channel
+        ) FROM waiting w WHERE w.channel IS NOT NULL
+    ) SELECT channel FROM waiting WHERE channel IS NOT NULL
+"""  # reads one entry of the index for each channel, however many notifications wait
 _DONE = """
     UPDATE truelog.notification_delivery SET tries = tries + 1, outcome = %s, failed = %s, done_at = now() WHERE id = %s
 """
@@ -80,8 +89,4 @@ def deliver_next(settings: Settings, connection: Connection, channel: str) -> bo
 
 def waiting_channels(connection: Connection) -> set[str]:
     """The channels with notifications that wait. The settings may no longer have them."""
-    found = connection.execute(
-        "SELECT DISTINCT i.channel FROM truelog.notification_delivery d "
-        "JOIN truelog.notification_incident i ON i.id = d.incident WHERE d.done_at IS NULL"
-    )
-    return {str(channel) for (channel,) in found.fetchall()}
+    return {str(channel) for (channel,) in connection.execute(_WAITING).fetchall()}

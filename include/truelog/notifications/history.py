@@ -6,8 +6,10 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from truelog.notifications import rulebook
-from truelog.notifications.rule import NotificationRule
+from truelog.notifications import rulebook, watched_view
+from truelog.notifications.rules import declaration
+from truelog.notifications.rules.row import ROW
+from truelog.notifications.rules.rule import NotificationRule
 from truelog.storage.database import Connection
 from truelog.support import timestamps
 from truelog.support.errors import BadInput
@@ -18,7 +20,7 @@ _COUNTS = """
     FROM truelog.notification_incident i JOIN truelog.notification_delivery d ON d.incident = i.id GROUP BY 1
 """
 _DELIVERIES = """
-    SELECT d.id::text, d.incident::text, i.notification, i.channel, d.says, i.body ->> 'text' AS text, d.made_at,
+    SELECT d.id::text, d.incident::text, i.notification, d.channel, d.says, i.body ->> 'text' AS text, d.made_at,
         d.tries, coalesce(d.outcome, 'waiting') AS outcome, d.failed, d.done_at
     FROM truelog.notification_delivery d JOIN truelog.notification_incident i ON i.id = d.incident
     WHERE (%(notification)s::text IS NULL OR i.notification = %(notification)s)
@@ -29,33 +31,37 @@ _DELIVERIES = """
 
 @dataclass(frozen=True)
 class KnownNotification:
-    """A rule in force, with the number of its notifications."""
+    """A rule in force, with the number of its notifications.
+
+    trouble: why a row rule may be about no row: its view does not publish, or has no such column.
+    """
 
     rule: NotificationRule
     delivered: int
     waiting: int
     failed: int
+    trouble: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        rule = self.rule
         return {
-            "notification": rule.name,
-            "kind": rule.kind,
-            "subject": rule.subject,
-            "channel": rule.channel,
-            "group_by": list(rule.group_by),
-            "window_seconds": rule.window_seconds,
-            "template": rule.template,
+            "notification": self.rule.name,
+            **_declared(self.rule),
+            "group_by": list(self.rule.group_by),
             "delivered": self.delivered,
             "waiting": self.waiting,
             "failed": self.failed,
+            "trouble": self.trouble,
         }
 
 
 def known(connection: Connection) -> list[KnownNotification]:
     """The rules in force, by name."""
     counts = {name: numbers for name, *numbers in connection.execute(_COUNTS).fetchall()}
-    return [KnownNotification(rule, *counts.get(rule.name, (0, 0, 0))) for rule in rulebook.in_force(connection)]
+    found = list[KnownNotification]()
+    for rule in rulebook.in_force(connection):
+        delivered, waiting, failed = counts.get(rule.name, (0, 0, 0))
+        found.append(KnownNotification(rule, delivered, waiting, failed, _trouble(connection, rule)))
+    return found
 
 
 def named(connection: Connection, name: str) -> KnownNotification:
@@ -81,3 +87,25 @@ def deliveries(
         {name: timestamps.to_text(value) if isinstance(value, datetime) else value for name, value in row.items()}
         for row in found
     ]
+
+
+def _trouble(connection: Connection, rule: NotificationRule) -> str | None:
+    """What is wrong with a row rule now. A rule that an application has sent was not compared with its view."""
+    if rule.kind != ROW:
+        return None
+    try:
+        declaration.check(_declared(rule), rule.name, watched_view.columns(connection, rule.view))
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+def _declared(rule: NotificationRule) -> dict[str, Any]:
+    return {
+        "kind": rule.kind,
+        "subject": rule.subject,
+        "channel": rule.channel,
+        "group_by": ",".join(rule.group_by),
+        "template": rule.template,
+        **rule.options,
+    }

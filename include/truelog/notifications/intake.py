@@ -1,35 +1,39 @@
 """Intake: reads the changed rows of a view in order, and turns them into notifications.
 
-One transaction reads the next rows, stores what they say, and moves the place. So each change counts once, whenever
-the notifier dies. The id of a notification is a hash of the rule and of the change that caused it.
+One transaction reads the next changes, stores what they say, and moves the place. So each change counts once, whenever
+the notifier dies. The changes of one transaction of the view are a step. For each step:
 
-1. A row that a rule fits is stored. It waits until all changes are read, and until the log's clock has passed its
-   `settled_after`, if it has one.
-2. A row that no longer fits and belongs to no incident is forgotten. So is a waiting row if the rule was changed and no
-   longer fits it.
-3. A settled row belongs to the incident of its group, if one is open. Otherwise it opens an incident, with one
-   notification.
-4. If all rows of an incident no longer fit, a notification says that it is retracted, unless the rule now has another
-   subject.
+1. Settled rows of row rules belong to incidents, as they were before the step.
+2. A row that a rule fits is stored. It settles when the clock has passed its `settled_after`, at once if it has none.
+3. Rows of row rules that settle at once belong to incidents, before other rows of the step leave theirs.
+4. A row that no longer fits and belongs to no incident is forgotten. A row of an incident may leave it. The incident
+   ends with its last row.
+
+The clock of a row rule is the time of the view's transactions, so its steps have the same incidents in whatever
+portions they are read. The clock of other rules is that of the log, which counts once all changes are read.
+
+A settled row belongs to the open incident of its group. Without one, it opens an incident, with a notification, which
+is held until all changes are read. A row that waits is forgotten if the rule was changed and no longer fits it. If a
+rule of matches or hits gets another subject, the rows of its earlier incidents leave without a word.
 """
 
-import json
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from truelog.notifications.rule import NotificationRule
+from truelog.notifications import incident
+from truelog.notifications.rules.rule import NotificationRule
 from truelog.notifications.source import Source
 from truelog.storage import exact_json
-from truelog.storage.database import Connection, read_value
+from truelog.storage.database import Connection
 from truelog.support.faults import reach
 
-_NAMESPACE = uuid.UUID("b3b2bb0c-6a4d-4a8e-9a0e-3f5b3c0f7d11")
-_PORTION = 1_000  # changes in one transaction
-_SETTLED = 200  # rows that one transaction tells of
+_PORTION = 1_000  # changes in one transaction; a larger step is split
+_SETTLED = 200  # rows that join incidents in one transaction
 
 
 class _Change(NamedTuple):
@@ -39,6 +43,8 @@ class _Change(NamedTuple):
     id: str
     key: str
     value: Mapping[str, Any] | None
+    step: int  # the number of the last change of the step
+    made_at: datetime
 
 
 @dataclass(frozen=True)
@@ -53,67 +59,113 @@ class _Known:
     retracted: bool
 
 
+_AllKnown = Mapping[str, Mapping[str, _Known]]  # by key and rule
+
+
 def take_in(connection: Connection, source: Source, rules: Sequence[NotificationRule]) -> int:
     """Read the next changes of a view, and return how much there was to do. `connection` is in a transaction."""
-    changes = _next_changes(connection, source)
-    known = _known_rows(connection, source.view, [each.key for each in changes])
-    for change in changes:
-        for rule in rules:
-            before = known[change.key].get(rule.name)
-            if rule.fits(change.value):
-                if before is None or before.incident is None or before.retracted:
-                    _store(connection, source.view, rule, change)  # 1
-                    known[change.key][rule.name] = _Known(None, None, retracted=False)
-            elif before is not None and before.incident is None:
-                _forget(connection, source.view, rule, change.key)  # 2
-                del known[change.key][rule.name]
-            elif before is not None and _is_undone(rule, change, before, source.expires_before):
-                _retract(connection, source.view, rule, change, before.incident)  # 4
-                known[change.key][rule.name] = replace(before, retracted=True)
-    told = 0
-    if source.last <= source.number + _PORTION:  # the clock counts for rows only with all changes up to `last`
-        told = _tell_settled(connection, source, {each.name: each for each in rules})  # 3
+    changes, row_rules = _next_changes(connection, source), [each for each in rules if each.declared]
+    for _, grouped in groupby(changes, lambda each: each.step):
+        step = list(grouped)
+        _join_all(connection, source, row_rules, step[0].made_at)  # 1
+        _arrive(connection, source, rules, step)  # 2
+        _join_all(connection, source, row_rules, step[0].made_at)  # 3
+        _leave(connection, source, rules, step)  # 4
+    if not changes or changes[-1].number == source.last:
+        joined = _join(connection, source, [each for each in rules if not each.declared], source.clock)
+        joined += _join(connection, source, row_rules, source.now)
+        incident.release(connection, rules)
+    else:
+        joined = _join(connection, source, row_rules, changes[-1].made_at)
     if changes:
         connection.execute(
             "UPDATE truelog.notification_place SET number = %s WHERE view = %s", (changes[-1].number, source.view)
         )
         reach("notifier.taken_in")
-    return len(changes) + told
+    return len(changes) + joined
 
 
 def _next_changes(connection: Connection, source: Source) -> list[_Change]:
+    """The next changes: whole steps, if a portion has a whole one."""
     found = connection.execute(
-        "SELECT number, id::text, key, value FROM truelog.published_change WHERE (view, version) = (%s, %s) "
-        "AND number > %s AND number <= %s ORDER BY number",
+        "SELECT number, id::text, key, value, last, made_at FROM truelog.published_change "
+        "WHERE (view, version) = (%s, %s) AND number > %s AND number <= %s ORDER BY number",
         (source.view, source.version, source.number, min(source.last, source.number + _PORTION)),
     ).fetchall()
-    return [
-        _Change(number, f"{step}:{number}", key, None if value is None else exact_json.read(value))
-        for number, step, key, value in found
+    changes = [
+        _Change(number, f"{step}:{number}", key, None if value is None else exact_json.read(value), last, made_at)
+        for number, step, key, value, last, made_at in found
     ]
+    whole = [each for each in changes if each.step <= changes[-1].number]
+    return whole or changes
 
 
-def _known_rows(connection: Connection, view: str, keys: Sequence[str]) -> dict[str, dict[str, _Known]]:
-    """The known rows by key and rule."""
+def _arrive(connection: Connection, source: Source, rules: Iterable[NotificationRule], step: Sequence[_Change]) -> None:
+    """Store the rows that rules fit now."""
+    known = _known_rows(connection, source.view, step)
+    for change in step:
+        for rule in rules:
+            before = known[change.key].get(rule.name)
+            if change.value is None or not rule.fits(change.value):
+                continue
+            if before is None or before.retracted or (before.incident is None and rule.declared is None):
+                _store(connection, source.view, rule, change, change.value)
+            elif before.incident is None:
+                _renew(connection, source.view, rule, change)
+
+
+def _leave(connection: Connection, source: Source, rules: Iterable[NotificationRule], step: Sequence[_Change]) -> None:
+    """Forget the rows that no longer fit, and let the rows of incidents leave."""
+    known = _known_rows(connection, source.view, step)
+    for change in step:
+        for rule in rules:
+            before = known[change.key].get(rule.name)
+            if before is None or before.retracted:
+                continue
+            if before.incident is None:
+                if not rule.fits(change.value):
+                    _forget(connection, source.view, rule, change.key)
+            elif not rule.leaves(change.value):
+                if rule.declared:
+                    _renew(connection, source.view, rule, change)
+            elif before.told_subject == rule.subject and not rule.is_expired(change.key, source.expires_before):
+                _retract(connection, source.view, rule, change)
+                incident.end_if_empty(connection, rule, before.incident, change.id)
+
+
+def _known_rows(connection: Connection, view: str, step: Sequence[_Change]) -> _AllKnown:
     known = defaultdict[str, dict[str, _Known]](dict)
     found = connection.execute(
         "SELECT r.key, r.notification, r.incident, i.body ->> 'subject', r.retracted FROM truelog.notification_row r "
         "LEFT JOIN truelog.notification_incident i ON i.id = r.incident WHERE r.view = %s AND r.key = ANY(%s)",
-        (view, list(keys)),
+        (view, [each.key for each in step]),
     ).fetchall()
     for key, rule, *row in found:
         known[key][rule] = _Known(*row)
     return known
 
 
-def _store(connection: Connection, view: str, rule: NotificationRule, change: _Change) -> None:
-    settled_after = (change.value or {}).get("settled_after")
+def _store(
+    connection: Connection, view: str, rule: NotificationRule, change: _Change, value: Mapping[str, Any]
+) -> None:
+    settled_after = rule.settled_after(value, change.made_at)
+    row = (rule.name, view, change.key, change.number, change.id, exact_json.write(value), settled_after, rule.declared)
     connection.execute(
-        "INSERT INTO truelog.notification_row (notification, view, key, number, change, value, settled_after) "
-        "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (notification, view, key) DO UPDATE SET "
-        "number = excluded.number, change = excluded.change, value = excluded.value, "
+        "INSERT INTO truelog.notification_row "
+        "(notification, view, key, number, change, value, settled_after, declared) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (notification, view, key) DO UPDATE SET "
+        "number = excluded.number, change = excluded.change, value = excluded.value, declared = excluded.declared, "
         "settled_after = excluded.settled_after, incident = NULL, retracted = false, changed_at = now()",
-        (rule.name, view, change.key, change.number, change.id, exact_json.write(change.value), settled_after),
+        row,
+    )
+
+
+def _renew(connection: Connection, view: str, rule: NotificationRule, change: _Change) -> None:
+    """A row that a row rule knows has changed, and remains what it was to the rule."""
+    connection.execute(
+        "UPDATE truelog.notification_row SET value = %s, changed_at = now() "
+        "WHERE (notification, view, key) = (%s, %s, %s)",
+        (exact_json.write(change.value), rule.name, view, change.key),
     )
 
 
@@ -123,94 +175,36 @@ def _forget(connection: Connection, view: str, rule: NotificationRule, key: str)
     )
 
 
-def _is_undone(rule: NotificationRule, change: _Change, before: _Known, limit: datetime | None) -> bool:
-    """Whether a row of an incident no longer fits because the row has changed, and neither its age nor the rule."""
-    return not before.retracted and before.told_subject == rule.subject and not _is_expired(rule, change, limit)
-
-
-def _is_expired(rule: NotificationRule, change: _Change, limit: datetime | None) -> bool:
-    """Whether a row has left the view because of its age."""
-    if rule.about.aged is None or limit is None:
-        return False
-    return datetime.fromisoformat(json.loads(change.key)[rule.about.aged]) < limit
-
-
-def _retract(
-    connection: Connection, view: str, rule: NotificationRule, change: _Change, incident: uuid.UUID | None
-) -> None:
+def _retract(connection: Connection, view: str, rule: NotificationRule, change: _Change) -> None:
     connection.execute(
         "UPDATE truelog.notification_row SET retracted = true, changed_at = now() "
         "WHERE (notification, view, key) = (%s, %s, %s)",
         (rule.name, view, change.key),
     )
-    left = read_value(
-        connection,
-        "SELECT count(*) FROM truelog.notification_row WHERE incident = %s AND NOT retracted",
-        (incident,),
-    )
-    if incident is not None and not left:
-        connection.execute("UPDATE truelog.notification_incident SET until = now() WHERE id = %s", (incident,))
-        _notify(connection, rule, incident, change.id, "retracted")
 
 
-def _tell_settled(connection: Connection, source: Source, rules: Mapping[str, NotificationRule]) -> int:
-    """Give incidents to rows that are settled and have none, and return how many there were.
+def _join_all(connection: Connection, source: Source, rules: Sequence[NotificationRule], clock: datetime) -> None:
+    while rules and _join(connection, source, rules, clock) == _SETTLED:
+        pass
 
-    A rule that was changed may no longer fit a row that it has stored.
-    """
+
+def _join(connection: Connection, source: Source, rules: Sequence[NotificationRule], clock: datetime | None) -> int:
+    """Give incidents to rows that are settled and have none, and return how many there were."""
+    named = {each.name: each for each in rules}
     found = connection.execute(
         "SELECT notification, key, change, value FROM truelog.notification_row WHERE view = %s "
         "AND notification = ANY(%s) AND incident IS NULL AND (settled_after IS NULL OR settled_after < %s) "
-        "ORDER BY number LIMIT %s",
-        (source.view, list(rules), source.clock, _SETTLED),
+        "ORDER BY settled_after NULLS FIRST, number, notification LIMIT %s",
+        (source.view, list(named), clock, _SETTLED),
     ).fetchall()
     for name, key, change, value in found:
-        rule, row = rules[name], exact_json.read(value)
+        rule, row = named[name], exact_json.read(value)
         if not rule.fits(row):
-            _forget(connection, source.view, rule, key)  # 2
+            _forget(connection, source.view, rule, key)
             continue
-        grouped = exact_json.write([row[column] for column in rule.group_by] if rule.group_by else [key])
-        incident = _open_incident(connection, rule, grouped) or _begin_incident(connection, rule, grouped, change, row)
+        belongs_to = incident.join(connection, rule, key, change, row)
         connection.execute(
             "UPDATE truelog.notification_row SET incident = %s WHERE (notification, view, key) = (%s, %s, %s)",
-            (incident, name, source.view, key),
+            (belongs_to, name, source.view, key),
         )
     return len(found)
-
-
-def _open_incident(connection: Connection, rule: NotificationRule, grouped: str) -> uuid.UUID | None:
-    found: uuid.UUID | None = read_value(
-        connection,
-        "SELECT id FROM truelog.notification_incident WHERE (notification, grouped, channel) = (%s, %s, %s) "
-        "AND until > now() LIMIT 1",
-        (rule.name, grouped, rule.channel),
-    )
-    return found
-
-
-def _begin_incident(
-    connection: Connection, rule: NotificationRule, grouped: str, change: str, row: Mapping[str, Any]
-) -> uuid.UUID:
-    incident = uuid.uuid5(_NAMESPACE, f"{rule.name} {grouped} {change}")
-    body = {
-        "notification": rule.name,
-        "kind": rule.kind,
-        "subject": rule.subject,
-        "group": {name: row[name] for name in rule.group_by},
-        "text": rule.text(row),
-        "row": row,
-    }
-    connection.execute(
-        "INSERT INTO truelog.notification_incident (id, notification, channel, grouped, until, body) "
-        "VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s), %s)",
-        (incident, rule.name, rule.channel, grouped, rule.window_seconds, exact_json.write(body)),
-    )
-    _notify(connection, rule, incident, change, "opened")
-    return incident
-
-
-def _notify(connection: Connection, rule: NotificationRule, incident: uuid.UUID, change: str, says: str) -> None:
-    identity = uuid.uuid5(_NAMESPACE, f"{rule.name} {incident} {says} {change}")
-    connection.execute(
-        "INSERT INTO truelog.notification_delivery (id, incident, says) VALUES (%s, %s, %s)", (identity, incident, says)
-    )

@@ -9,6 +9,7 @@ from typing import Any
 from truelog.support.timestamps import to_text
 
 _SUBJECT_LENGTH = 200  # characters
+_SUMMARY_LENGTH = 1_024  # characters that PagerDuty accepts
 _TO_BE_SEEN = timedelta(minutes=10)  # Alertmanager collects alerts of a group for five minutes by default
 
 
@@ -18,7 +19,7 @@ class Message:
 
     id: uuid.UUID
     incident: uuid.UUID
-    says: str  # `opened` or `retracted`
+    says: str  # `opened`, `resolved`, `retracted` or `ended`
     body: dict[str, Any]
     opened_at: datetime
     until: datetime
@@ -27,8 +28,11 @@ class Message:
 
     @property
     def text(self) -> str:
+        """The text. A blank one names the rule and what it is about: PagerDuty refuses a blank summary."""
         text = str(self.body["text"])
-        return text if self.says == "opened" else f"Retracted: {text}"
+        if not text.strip():
+            text = f"{self.body['notification']}: {self.body['subject']}"
+        return text if self.says == "opened" else f"{self.says.capitalize()}: {text}"
 
 
 def webhook(message: Message) -> dict[str, Any]:
@@ -61,6 +65,26 @@ def alertmanager(message: Message) -> list[dict[str, Any]]:
             "endsAt": max(ends, message.opened_at).isoformat(),
         }
     ]
+
+
+def pagerduty(message: Message) -> dict[str, Any]:
+    """The event without its routing key, which is a secret. PagerDuty recognises the incident by its id."""
+    event: dict[str, Any] = {"event_action": "resolve", "dedup_key": str(message.incident)}
+    if message.says != "opened":
+        return event
+    return event | {
+        "event_action": "trigger",
+        "payload": {
+            "summary": message.text[:_SUMMARY_LENGTH],
+            "source": "truelog",
+            "severity": "error",
+            "timestamp": message.opened_at.isoformat(),
+            "component": message.body["subject"],
+            "class": message.body["notification"],
+            "custom_details": message.body["row"],
+        },
+        "client": "Truelog",
+    }
 
 
 def mail(message: Message, sender: str, to: str) -> EmailMessage:

@@ -4,7 +4,7 @@ import logging
 from collections import defaultdict
 
 from truelog.notifications import intake, rulebook, source
-from truelog.notifications.rule import NotificationRule
+from truelog.notifications.rules.rule import NotificationRule
 from truelog.storage.database import Connection
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
@@ -23,7 +23,7 @@ def look(settings: Settings, connection: Connection) -> int:
         return 0
     by_view = defaultdict[str, list[NotificationRule]](list)
     for rule in rules:
-        by_view[rule.about.view].append(rule)
+        by_view[rule.view].append(rule)
     source.close_others(connection, by_view)
     found = [_look_at(settings, connection, view, of_view) for view, of_view in sorted(by_view.items())]
     if None not in found:

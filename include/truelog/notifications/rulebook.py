@@ -1,6 +1,8 @@
 """The notification rules in force, as the states of commands say."""
 
-from truelog.notifications.rule import NotificationRule, check
+from truelog.notifications import rule_change
+from truelog.notifications.rules.declaration import check
+from truelog.notifications.rules.rule import NotificationRule
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput
 
@@ -28,7 +30,7 @@ def in_force(connection: Connection) -> list[NotificationRule]:
 
 
 def read_on(connection: Connection) -> list[NotificationRule] | None:
-    """The rules in force, and remember how far they were read.
+    """The rules in force, and remember how far they were read. Rows that they know follow changed rules.
 
     None while they are made again from the log, and were read further before: some may be missing.
     """
@@ -38,13 +40,15 @@ def read_on(connection: Connection) -> list[NotificationRule] | None:
         is_behind = known_end is not None and (end is None or (topic == known_topic and end < known_end))
         if is_behind:
             topic, end = known_topic, known_end
+        rules = in_force(connection)
         if (topic, end) != (known_topic, known_end):
+            rule_change.follow(connection, rules)
             connection.execute(
                 "INSERT INTO truelog.notifier (looked_at, topic_id, next_offset) VALUES ('epoch', %s, %s) "
                 "ON CONFLICT (one) DO UPDATE SET topic_id = excluded.topic_id, next_offset = excluded.next_offset",
                 (topic, end),
             )
-        return None if is_behind else in_force(connection)
+        return None if is_behind else rules
 
 
 def record_look(connection: Connection) -> None:

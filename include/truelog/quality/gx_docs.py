@@ -7,7 +7,7 @@ before rendering and keeps only the tags and attributes that lay out text.
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,6 +59,13 @@ def read_page(settings: Settings, number: int) -> bytes | None:
         return client.get_object(Bucket=settings.s3_bucket, Key=_key(number))["Body"].read()
     except client.exceptions.NoSuchKey:
         return None
+
+
+def drop_pages(settings: Settings, numbers: Iterable[int]) -> None:
+    """Delete the pages of these validations. S3 accepts the deletion of a page that does not exist."""
+    client = bucket.s3_client(settings)
+    for number in numbers:
+        client.delete_object(Bucket=settings.s3_bucket, Key=_key(number))
 
 
 def drop_old_pages(settings: Settings) -> int:

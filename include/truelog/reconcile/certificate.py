@@ -9,7 +9,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from truelog.tables.table_hash import TableHash
 
 FORMAT = 1  # version of the document and of the row encoding that is hashed
 
-_OPTIONAL = ("event_versions", "proved_at", "sides")
+_OPTIONAL = ("event_versions", "proved_at", "sides", "erased")
 
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 Buckets = dict[int, tuple[int, str]]  # row count and hash by bucket; empty buckets are absent
@@ -56,6 +56,7 @@ class EqualResult:
     from_raw: bool
     event_versions: Mapping[str, UsedVersions]  # by topic
     proved_at: datetime | None = None  # when the oldest partial behind it was last compared with raw bytes, if known
+    erased: Mapping[str, int] = field(default_factory=dict)  # the erased records below the positions, by topic
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Certificate:
     # When the oldest partial behind the rebuild was last compared with raw bytes; None if one never was.
     proved_at: datetime | None = None
     sides: Mapping[str, CertifiedTable] | None = None  # by name; None if the view has no side tables
+    # How many records below the positions were erased, by topic; None if none was.
+    erased: Mapping[str, int] | None = None
 
     @property
     def digest(self) -> str:
@@ -133,6 +136,7 @@ def make_certificate(spark: SparkSession, compiled: CompiledView, equal: EqualRe
             for each in compiled.sides
         }
         or None,
+        erased=dict(equal.erased) or None,
     )
 
 
@@ -190,6 +194,7 @@ def _parsed(plain: dict[str, Any]) -> Certificate:
         values["proved_at"] = datetime.fromisoformat(plain["proved_at"])
     if "sides" in plain:
         values["sides"] = {side: CertifiedTable.of(each) for side, each in plain["sides"].items()}
+    values["erased"] = plain.get("erased")
     return Certificate(**values)
 
 

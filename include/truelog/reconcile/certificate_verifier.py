@@ -1,7 +1,7 @@
 """Verifies a certificate from the archive's raw bytes and the current code alone.
 
-1. Compare the code and the event versions. If other code or other versions made the certificate, the verdict is
-   SUPERSEDED.
+1. Compare the code, the event versions and the number of erased records. If other code or other versions made the
+   certificate, or an erasure has changed the archive since, the verdict is SUPERSEDED.
 2. Read the raw bytes of every record below the certificate's positions from the bucket, without a database.
 3. Check that the transform fails on every skipped record.
 4. Rebuild the view at these positions, with the log's clock, and compare its hashes with the certified ones.
@@ -38,7 +38,7 @@ from truelog.tables.table import Table
 class VerificationVerdict(StrEnum):
     EQUAL = "EQUAL"
     DIFFERENT = "DIFFERENT"
-    SUPERSEDED = "SUPERSEDED"  # other code or other event versions made the certified rows
+    SUPERSEDED = "SUPERSEDED"  # other code, other event versions or records that are erased now made the certified rows
     UNKNOWN = "UNKNOWN"
 
 
@@ -83,11 +83,19 @@ class CertificateVerifier:
     def verify(self, certified: Certificate) -> CertificateCheck:
         try:
             _require_same_topics(certified, self.types)
-            if superseded := _other_code(certified, self.compiled) or _other_versions(certified, self.types):
+            if superseded := self._superseded(certified):
                 return _answer(certified, VerificationVerdict.SUPERSEDED, superseded)  # 1
             return self._rebuild_and_compare(certified)
         except (ArchiveBehind, TopicRecreated) as refused:
             return _answer(certified, VerificationVerdict.UNKNOWN, str(refused))
+
+    def _superseded(self, certified: Certificate) -> str:
+        """Why the certificate cannot be verified with this code and this archive, or an empty string."""
+        return (
+            _other_code(certified, self.compiled)
+            or _other_versions(certified, self.types)
+            or _erased_since(certified, archive_reader.erased_below(self.settings, certified.positions))
+        )
 
     def _rebuild_and_compare(self, certified: Certificate) -> CertificateCheck:
         events = self._events(Wanted.between(Positions(), certified.positions))  # 2
@@ -146,6 +154,19 @@ def _other_versions(certified: Certificate, types: EventTypes) -> str:
                 f"`truelog reconcile {certified.view}` makes a new certificate."
             )
     return ""
+
+
+def _erased_since(certified: Certificate, erased: Mapping[str, int]) -> str:
+    """How many of the certified records were erased since, or an empty string if none was."""
+    then = certified.erased or {}
+    since = {topic: records - then.get(topic, 0) for topic, records in erased.items()}
+    more = [f"{records:,} records of {topic}" for topic, records in since.items() if records]
+    if not more:
+        return ""
+    return (
+        f"an erasure has covered {' and '.join(more)} since: `truelog reconcile {certified.view}` makes a new "
+        "certificate, and this one can no longer be verified."
+    )
 
 
 def _described(used: UsedVersions) -> str:

@@ -13,11 +13,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from truelog.archive import reader as archive_reader
 from truelog.batch import base
 from truelog.batch.batch_context import BatchContext, each_alone, load_beside, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.control.view_loader import LoadedViews
+from truelog.erasure import ledger
 from truelog.kernel import merge
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store, root_cause, row_diff
@@ -64,10 +66,12 @@ def reconcile(
         rebuilder = Rebuilder(context, connection, compiled, request.from_raw, shared)
         audit_all = request.from_raw and request.repair
         wrong = audit_partials(rebuilder, every=audit_all).wrong if request.audit or audit_all else ()
+        shown = ledger.shown(connection)
         result = compare(rebuilder, incremental=request.incremental)
-        result = _save_comparison(rebuilder, result, request)
+        result = _save_comparison(rebuilder, result, request, shown)
         if request.repair and may_be_repaired(context.settings, result):
-            result = _save_comparison(rebuilder, _repair(rebuilder, result, request), request)
+            shown = ledger.shown(connection)
+            result = _save_comparison(rebuilder, _repair(rebuilder, result, request), request, shown)
     return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
 
 
@@ -94,8 +98,14 @@ def _repair(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileReq
     return replace(compare(rebuilder), repaired=repaired)
 
 
-def _save_comparison(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
-    """Store the result, write its id into the diff table, and store a certificate if the result is EQUAL."""
+def _save_comparison(
+    rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest, shown: frozenset[str] | None
+) -> ReconcileResult:
+    """Store the result, write its id into the diff table, and store a certificate if the result is EQUAL.
+
+    `shown` are the erasures that the archive showed before the comparison. If an erasure has come since, or was being
+    written, there is no certificate: the rebuild may have read some of the records before, and others after it.
+    """
     saved = save(rebuilder.connection, result, request)
     assert saved.id is not None  # noqa: S101
     if saved.verdict != "UNKNOWN":
@@ -103,12 +113,15 @@ def _save_comparison(rebuilder: Rebuilder, result: ReconcileResult, request: Rec
             row_diff.set_reconciliation(rebuilder.connection, each, saved.id)
     if not saved.equal or saved.rebuilt is None:  # rows may only have become equal during the comparison
         return saved
+    erased = archive_reader.erased_below(rebuilder.context.settings, saved.positions) if shown else {}
+    if shown is None or ledger.shown(rebuilder.connection) != shown:
+        return saved
     exclusions = rebuilder.exclusions(saved.positions)
     exclusions.drop(exclusions.refuted(saved.positions))  # the rows count these records by now
     used = rebuilder.event_versions(saved.positions)
     proved_at = _oldest_proof(rebuilder, saved, request)
     excluded = exclusions.below(saved.positions)
-    equal = EqualResult(saved.positions, excluded, saved.rebuilt.tables, request.from_raw, used, proved_at)
+    equal = EqualResult(saved.positions, excluded, saved.rebuilt.tables, request.from_raw, used, proved_at, erased)
     made = certificate.make_certificate(rebuilder.context.spark, rebuilder.compiled, equal)
     certificate_store.store(rebuilder.context.settings, rebuilder.connection, made, saved.id)
     with saved.rebuilt.cache:

@@ -108,8 +108,10 @@ class ViewFeed:
         removed = self._unknown_keys(stored) if stored and beginning and beginning.number == number else ()
         return [self._row(each) for each in (*removed, *stored)]
 
-    def trim(self, number: int) -> None:
-        self._connection.execute(_TRIM, self._own | {"number": number, "kept": _KEPT, "longest": _KEPT_FOR_NOTIFIER})
+    def trim(self, number: int, *, at_once: bool = False) -> None:
+        """Delete published rows before this number. Only with `at_once`, delete rows that readers may still need."""
+        kept, longest = ("0", "0") if at_once else (_KEPT, _KEPT_FOR_NOTIFIER)
+        self._connection.execute(_TRIM, self._own | {"number": number, "kept": kept, "longest": longest})
 
     @property
     def _own(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The flow report: the way of events from topics through archive and views to outputs, with the state of every step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from truelog.control import application
@@ -90,7 +90,7 @@ def _by_topic(rows: Sequence[LagRow]) -> Mapping[str, list[LagRow]]:
 
 def _topic(name: str, rows: Sequence[LagRow]) -> TopicFlow:
     kept = [row.end - row.earliest for row in rows if row.end is not None and row.earliest is not None]
-    rate = _total(row.rate_in for row in rows)
+    rate = lag_report.total(row.rate_in for row in rows)
     return TopicFlow(name, len(rows), rate, sum(kept) if len(kept) == len(rows) else None)
 
 
@@ -102,9 +102,4 @@ def _view(entry: ViewEntry, rows: Sequence[LagRow]) -> ReaderFlow:
 def _progress(rows: Sequence[LagRow]) -> tuple[float | None, float | None, LagVerdict | None]:
     """A reader's rate, its freshness and its lag verdict."""
     verdict = lag_report.worst(rows).verdict if rows else None
-    return _total(row.rate_counted for row in rows), lag_report.reader_lag(rows).seconds, verdict
-
-
-def _total(rates: Iterator[float | None]) -> float | None:
-    known = [each for each in rates if each is not None]
-    return sum(known) if known else None
+    return lag_report.total(row.rate_counted for row in rows), lag_report.reader_lag(rows).seconds, verdict

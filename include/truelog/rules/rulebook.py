@@ -1,7 +1,7 @@
 """The rulebook: the versions of rules that a view of patterns has counted, and what they have found."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,11 +9,13 @@ from typing import Any
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from truelog.lag.time_steps import TimeRange
 from truelog.patterns import rule as rules
 from truelog.patterns import text_form
 from truelog.patterns.rule import Rule
 from truelog.patterns.versions import Version, reader, versions
 from truelog.rules import records
+from truelog.rules.course import Course, Found, read_course
 from truelog.storage.database import Connection, names, read_value
 from truelog.support import timestamps
 from truelog.support.errors import BadInput
@@ -56,14 +58,16 @@ class KnownRule:
         }
 
 
-def read_rules(connection: Connection, name: str, view: Patterns) -> list[KnownRule]:
-    """All versions that the view has counted, by rule and version.
+def read_rules(
+    connection: Connection, name: str, view: Patterns, only: Collection[str] | None = None
+) -> list[KnownRule]:
+    """All versions that the view has counted, or only those of these rules, by rule and version.
 
     Raises:
         NotMade: no application has created the view's table yet.
     """
-    changes = records.read_changes(connection, name, view)
-    counts = _read_counts(connection, name)
+    changes = records.read_changes(connection, name, view, only)
+    counts = _read_counts(connection, name, only)
     return sorted(
         (_known(each, counts) for each in versions(changes, reader(view.sources))),
         key=lambda known: (known.rule, known.version),
@@ -94,6 +98,12 @@ def latest_matches(connection: Connection, name: str, rule: str, limit: int) -> 
             (rule, limit),
         ).fetchall()
     return [_plain(each) for each in found]
+
+
+def matches_over_time(connection: Connection, name: str, rule: str, span: TimeRange) -> Course:
+    """The number of the rule's rows over time, by the time of their last event."""
+    found = Found(records.table_of(connection, name), "rule", "last_time", "outcome")
+    return read_course(connection, found, rule, span)
 
 
 def count_oversized(connection: Connection, name: str) -> int:
@@ -127,12 +137,16 @@ def _known(version: Version[Rule], counts: Mapping[tuple[str, int], dict[str, in
     )
 
 
-def _read_counts(connection: Connection, name: str) -> dict[tuple[str, int], dict[str, int]]:
+def _read_counts(
+    connection: Connection, name: str, only: Collection[str] | None
+) -> dict[tuple[str, int], dict[str, int]]:
     """The number of rows by rule and version, and by outcome."""
-    query = sql.SQL("SELECT rule, rule_version, outcome, count(*) FROM {} GROUP BY 1, 2, 3 ORDER BY 3")
+    query = sql.SQL(
+        "SELECT rule, rule_version, outcome, count(*) FROM {} WHERE %(only)s::text[] IS NULL OR rule = ANY(%(only)s) "
+        "GROUP BY 1, 2, 3 ORDER BY 3"
+    ).format(records.table_of(connection, name))
     counts: dict[tuple[str, int], dict[str, int]] = {}
-    for rule, version, outcome, count in connection.execute(
-        query.format(records.table_of(connection, name))
-    ).fetchall():
+    wanted = {"only": None if only is None else list(only)}
+    for rule, version, outcome, count in connection.execute(query, wanted).fetchall():
         counts.setdefault((rule, version), {})[outcome] = count
     return counts

@@ -1,6 +1,6 @@
 """The searchbook: the versions of searches that a view has counted, and what they have found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -8,8 +8,10 @@ from typing import Any
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from truelog.lag.time_steps import TimeRange
 from truelog.patterns.versions import versions
 from truelog.rules import records
+from truelog.rules.course import Course, Found, read_course
 from truelog.searches.search import read_definition, reader
 from truelog.storage.database import Connection, names
 from truelog.support import timestamps
@@ -40,14 +42,16 @@ class KnownSearch:
         return asdict(self) | times | {"in_force": self.ended is None}
 
 
-def read_searches(connection: Connection, name: str, view: Searches) -> list[KnownSearch]:
-    """All versions that the view has counted, by search and version.
+def read_searches(
+    connection: Connection, name: str, view: Searches, only: Collection[str] | None = None
+) -> list[KnownSearch]:
+    """All versions that the view has counted, or only those of these searches, by search and version.
 
     Raises:
         NotMade: no application has created the view's table yet.
     """
-    changes = records.read_changes(connection, name, view)
-    counts = _read_counts(connection, name)
+    changes = records.read_changes(connection, name, view, only)
+    counts = _read_counts(connection, name, only)
     found = []
     for each in versions(changes, reader(view.sources)):
         event_type, query = read_definition(str(each.change.definition)) or ("", "")
@@ -85,7 +89,15 @@ def latest_hits(connection: Connection, name: str, search: str, limit: int) -> l
     ]
 
 
-def _read_counts(connection: Connection, name: str) -> Mapping[tuple[str, int], int]:
-    query = sql.SQL("SELECT search, search_version, count(*) FROM {} GROUP BY 1, 2")
-    rows = connection.execute(query.format(records.table_of(connection, name))).fetchall()
+def hits_over_time(connection: Connection, name: str, search: str, span: TimeRange) -> Course:
+    """The number of the search's hits over time, by the time at which their events reached the log."""
+    return read_course(connection, Found(records.table_of(connection, name), "search", "logged_at"), search, span)
+
+
+def _read_counts(connection: Connection, name: str, only: Collection[str] | None) -> Mapping[tuple[str, int], int]:
+    query = sql.SQL(
+        "SELECT search, search_version, count(*) FROM {} WHERE %(only)s::text[] IS NULL OR search = ANY(%(only)s) "
+        "GROUP BY 1, 2"
+    ).format(records.table_of(connection, name))
+    rows = connection.execute(query, {"only": None if only is None else list(only)}).fetchall()
     return {(str(search), int(version)): int(count) for search, version, count in rows}

@@ -11,7 +11,7 @@ from truelog.control import application, view_versions
 from truelog.control.view_loader import LoadedViews, load_stored
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect, storable
-from truelog.support.errors import CodeChanged, NotMade
+from truelog.support.errors import CodeChanged, NotMade, PartitionsAdded
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
 
@@ -51,7 +51,7 @@ def build_each(
                 outcome.made[view.name] = made
 
         def failed(view: CompiledView, error: Exception) -> None:
-            if isinstance(error, CodeChanged | NotMade):
+            if isinstance(error, CodeChanged | NotMade | PartitionsAdded):  # they last until a file changes
                 outcome.refused[view.name] = str(error)
                 return
             log.exception("%s: building the answer failed", view.name)

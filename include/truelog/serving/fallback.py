@@ -11,12 +11,20 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.log.positions import Positions
 from truelog.serving import fallback_policy
 from truelog.serving.answer_job import AnswerOutcome, build_each
+from truelog.serving.batch_views import build_batch_view
 from truelog.support.settings import Settings
 
 
-def build_fallbacks(settings: Settings, views: Sequence[str]) -> AnswerOutcome:
-    """Build fallbacks for these views in a separate Spark session; an error in one view does not stop the others."""
-    return build_each(settings, views, build_fallback)
+def build_needed(settings: Settings, views: Sequence[str]) -> AnswerOutcome:
+    """Build the views that are batch-only, and fallbacks for the others, in a separate Spark session.
+
+    An error in one view does not stop the others.
+    """
+    return build_each(settings, views, _build)
+
+
+def _build(rebuilder: Rebuilder) -> Positions | None:
+    return build_batch_view(rebuilder) if rebuilder.compiled.view.batch_only else build_fallback(rebuilder)
 
 
 def build_fallback(rebuilder: Rebuilder) -> Positions | None:

@@ -39,10 +39,10 @@ _DUE = """
             OR coalesce(l.batch_at, l.taken_at) < t.then)
     ORDER BY n.view
 """
-# A batch-only view stays refused until it is built.
+# A batch-only view stays refused until it is built, also while readers see a former version that a stream runs.
 _FORGET_REFUSALS = """
     DELETE FROM truelog.batch_refusal
-    WHERE view <> ALL(%s) AND view NOT IN (SELECT view FROM truelog.batch_only)
+    WHERE view <> ALL(%s) AND view NOT IN (SELECT view FROM truelog.view WHERE batch_only AND removed_at IS NULL)
 """
 
 log = logging.getLogger("truelog.fallback_policy")

@@ -12,6 +12,7 @@ class Locks(StrEnum):
 
     ALERTS = "hashtext('truelog.alert')"
     EVENT_VERSIONS = "hashtext('truelog.event_version')"
+    ERASURES = "hashtext('truelog.erasure')"  # one erasure at a time
     MIGRATION = "hashtext('truelog.migrate')"
     REPLAY = "hashtextextended('truelog.replay', 0)"
     APPLICATION = "hashtextextended(%s, 0)"  # held with the lease; `views.sql` looks for it

@@ -44,6 +44,12 @@ def migrate(settings: Settings, functions: Sequence[bytes]) -> None:
         _repeat(connection, functions)
 
 
+def unlike(connection: Connection) -> tuple[set[int], set[int]]:
+    """The migrations of this release that the database lacks, and its migrations of a newer release."""
+    known, applied = _migrations().keys(), _applied(connection)
+    return known - applied, applied - known
+
+
 def _create(connection: Connection) -> None:
     with connection.transaction():
         connection.execute((_SQL / "schema.sql").read_bytes())

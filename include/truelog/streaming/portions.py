@@ -14,6 +14,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from truelog.batch import log_with_archive
+from truelog.erasure import ledger
 from truelog.kernel import clock
 from truelog.kernel.apply_batch import EventRange
 from truelog.kernel.log_guard import LogGuard
@@ -75,7 +76,7 @@ class Portions:
                 return EventRange({}, begin, end, first.readings, epochs)
             joined = event_files.join(self.files.new_folder(kept), parts, view.view.reads)
         # If a leader has changed since these epochs were taken, the merge fails, and the next portion is read again.
-        return EventRange(self.files.frames(joined), begin, end, first.readings, epochs, joined)
+        return EventRange(self.files.frames(joined), begin, end, first.readings, epochs, files=joined)
 
     def _of_log(
         self, kept: ExitStack, connection: Connection, view: CompiledView, span: tuple[Positions, Positions]
@@ -85,7 +86,8 @@ class Portions:
         declared, needed = self._declared
         epochs = self.guard.take_epochs(end)
         types = {topic: declared[topic] for topic in end.offsets}
-        portion = EventRange({}, begin, end, readings_of(declared.values()), epochs)
+        erased = ledger.rewritten(connection)  # before the records are read
+        portion = EventRange({}, begin, end, readings_of(declared.values()), epochs, erased)
         ranges = begin.ranges_to(end.only(view.view.reads))
         if not self.files.are_for(ranges) or log_with_archive.archived_only(self.settings, types, (begin, end)):
             return replace(portion, events=self._decoded(kept, connection, view, types, (begin, end)))

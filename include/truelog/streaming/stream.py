@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 
 from truelog.batch.log_with_archive import archived_and_compacted
 from truelog.control import application, event_registry, lease, log_cuts
+from truelog.erasure import ledger
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.kernel.log_guard import LogGuard
@@ -243,10 +244,11 @@ class Stream:
         A topic that no view reads begins at its end. `ticks` may be such a topic; its records wake the application.
         Nothing begins past the end of the log, which may have lost records: Spark could not start.
         """
-        # Records below these positions may be missing in Kafka, so views read them from the archive to catch up.
+        # Kafka may lack records below these positions, or still have erased ones, so views catch up from the archive.
         compacted = archived_and_compacted(self.settings, earliest.offsets)
         begin = earliest.latest(compacted.only(t for t in compacted.ids if compacted.ids[t] == earliest.ids[t]))
         begin = begin.latest(log_cuts.trusted_from(self.connection, earliest))
+        begin = begin.latest(ledger.erased_below(self.connection, earliest))
         for worker in self.workers:
             at = merge.positions(self.connection, worker.compiled)
             begin = begin.latest(at.only(t for t in at.ids if at.ids[t] == begin.ids.get(t)))

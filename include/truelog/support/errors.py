@@ -8,6 +8,7 @@ TruelogError
 ├── StagingTorn      the staged rows differ from the rows that the executors loaded
 ├── CodeChanged      a view's code differs from the code that made its table
 ├── MeaningChanged   an event type has a version or a reading that this process does not know
+├── NotForgotten     an erasure cannot finish a step yet
 ├── NotMade          a view's table does not exist yet
 ├── CatalogBehind    the catalog is older than the archive in the bucket
 ├── ArchiveCorrupt   files of the archive are missing from the bucket
@@ -50,6 +51,10 @@ class Stale(TruelogError):
 
 class Gap(TruelogError):
     """A batch begins past its view's position, so the records in between would be lost."""
+
+
+class NotForgotten(TruelogError):
+    """An erasure cannot finish a step yet. Nothing is undone: the command may be repeated."""
 
 
 class Fenced(TruelogError):

@@ -53,6 +53,7 @@ class KafkaUser(StrEnum):
     ADMIN = "truelog"  # set-up
     COLLECTOR = "truelog-collector"
     CONNECT = "truelog-connect"
+    ERASER = "truelog-eraser"
     PRODUCER = "truelog-producer"
     READER = "truelog-reader"
     TICKS = "truelog-ticks"
@@ -85,6 +86,7 @@ class Settings(ServiceSettings, AlertSettings, CaptureSettings, NotificationSett
     # The principals with few rights. If one has no password, its duty falls to `kafka_user`.
     kafka_collector_password: SecretStr = SecretStr("")
     kafka_connect_password: SecretStr = SecretStr("")
+    kafka_eraser_password: SecretStr = SecretStr("")
     kafka_producer_password: SecretStr = SecretStr("")
     kafka_reader_password: SecretStr = SecretStr("")
     kafka_ticks_password: SecretStr = SecretStr("")
@@ -140,6 +142,8 @@ class Settings(ServiceSettings, AlertSettings, CaptureSettings, NotificationSett
 
     # Key of the hash that identifies the visitors in an imported access log. A different key yields different visitors.
     visitor_salt: SecretStr = SecretStr("")
+    # Key of the hashes by which erasures know their subjects. Another key would make the erasures cover nothing.
+    erasure_secret: SecretStr = SecretStr("")
 
     log_day_seconds: PositiveInt = 86_400
     archive_trigger_seconds: PositiveFloat = 30

@@ -37,7 +37,7 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
 
     Raises:
         CodeChanged: the code's fingerprint differs from the table's fingerprint.
-        BadDeclaration: another view has the name of this version.
+        BadDeclaration: readers see a relation of another view under one of its names.
     """
     with connection.transaction():  # a second caller waits here until the tables exist
         inserted = connection.execute(
@@ -63,7 +63,7 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
             for each in compiled.tables:
                 create_table(connection, each, "state", each.name)
                 create_table(connection, each, "batch", each.name)
-                _create_stage(connection, each)
+                create_stage(connection, each)
             kinds.create(connection, compiled)
     return try_to_show(connection, compiled)
 
@@ -155,7 +155,8 @@ def create_table(connection: Connection, of: Table, schema: str, name: str) -> N
     )
 
 
-def _create_stage(connection: Connection, of: Table) -> None:
+def create_stage(connection: Connection, of: Table) -> None:
+    """Create the staging table of a table."""
     # Unlogged: a database crash empties the table. The merge then sees a wrong count and hash and refuses the batch.
     tags = {"_attempt": "text", "_row_hash": "bigint", "_loaded_at": "timestamptz DEFAULT now()"}
     columns = {**tags, **of.stored_columns}

@@ -20,6 +20,7 @@ import psycopg
 from truelog.archive.table import archived_positions
 from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.rebuild import Rebuilder
+from truelog.erasure import ledger
 from truelog.kernel import clock, merge
 from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
@@ -127,26 +128,29 @@ def fill(rebuilder: Rebuilder) -> Positions:
         CodeChanged: the view's code is not the code that made its table.
         NotMade: the view has no table.
         ArchiveBehind: the archive contains no record of the view's topics yet.
-        Stale: the version has rows already, or the log's clock is not known. Run it again.
+        Stale: the version has rows already, the log's clock is not known, or an erasure has changed the archive since.
+            Run it again.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     table.require_same_code(connection, compiled)
     at = archived_positions(rebuilder.context.settings, compiled.view.topics)
     if not at.offsets:
         raise ArchiveBehind(f"the archive contains no record of the topics of {compiled.name} yet")
-    began = time.monotonic()
+    began, erasures = time.monotonic(), ledger.rewritten(connection)
     staged = rebuilder.exclude_and_retry(
         at, lambda: rebuilder.countable_events(Positions(), at), lambda: rebuilder.stage_rows(at)
     )
     now = rebuilder.now(at)
     if merge.stored_clock(connection, compiled, at) != now:
         clock.replace_ticks(connection, at.ids[clock.TOPIC], rebuilder.source.ticks(at), at, compiled.view.reads)
-    built = Merge(Positions(), at, staged, prepare_seconds=time.monotonic() - began, readings=rebuilder.readings)
+    seconds = time.monotonic() - began
+    built = Merge(Positions(), at, staged, prepare_seconds=seconds, readings=rebuilder.readings, erasures=erasures)
     with connection.transaction():
         allow_pauses(connection)
         merge.lock(connection, compiled)
         if merge.positions(connection, compiled).offsets:
             raise Stale(f"Version {compiled.view.version} of {compiled.name} was built by another process meanwhile.")
+        merge.require_erased(connection, compiled, built)
         if merge.stored_clock(connection, compiled, at) != now:
             raise Stale(f"The log's clock at the positions of {compiled.name} is not stored. Build it again.")
         rebuilder.merge_staged("state", staged)

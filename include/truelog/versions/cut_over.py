@@ -57,13 +57,14 @@ def cut_over(settings: Settings, view: str, version: int | None = None, *, doer:
         return _move(settings, connection, Move(view, serving(view, states).version, to.version), doer)
 
 
-def back(settings: Settings, view: str, *, doer: str) -> Move:
+def back(settings: Settings, view: str, version: int | None = None, *, doer: str) -> Move:
     """Move readers back to the version that they saw before. They return to the other one only on request.
 
     The version needs no new proof, because readers saw it. A comparison that found it DIFFERENT forbids the way back.
+    The caller may state the expected version. A repeated request then does not move readers a second time.
 
     Raises:
-        BadInput: readers saw no other version lately.
+        BadInput: readers saw no other version lately, or another one than the caller expects.
         NotReady: the version is stalled, known to be wrong, or lacks records.
     """
     with connect(settings, autocommit=True) as connection:
@@ -72,6 +73,8 @@ def back(settings: Settings, view: str, *, doer: str) -> Move:
         if not found:
             raise BadInput(f"No version of {view} runs that readers saw before: see `truelog versions list {view}`.")
         [to] = found
+        if version not in (None, to.version):
+            raise BadInput(f"Readers of {view} would go back to version {to.version}, not to {version}: look again.")
         if to.stall:
             raise NotReady(to.stall)
         if to.verdict == "DIFFERENT":

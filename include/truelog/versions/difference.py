@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
 from truelog.storage import exact_json
@@ -32,12 +33,16 @@ _KEY = """
     JOIN pg_attribute a ON (a.attrelid, a.attnum) = (i.indrelid, k.number)
     WHERE i.indrelid = to_regclass(%s) AND i.indisunique ORDER BY k.place
 """
+_POSITIONS = """
+    SELECT topic, partition, 0 AS first_offset, next_offset FROM truelog.served_position
+    WHERE (view, version) = ({}, {})
+"""
 _APART = """
-    SELECT coalesce(sum(abs(coalesce(a.next_offset, 0) - coalesce(b.next_offset, 0))), 0)::bigint FROM (
-        SELECT * FROM truelog.served_position WHERE (view, version) = (%(view)s, %(one)s)
-    ) a FULL JOIN (
-        SELECT * FROM truelog.served_position WHERE (view, version) = (%(view)s, %(other)s)
-    ) b USING (topic, partition)
+    SELECT coalesce(sum(
+        abs(coalesce(a.next_offset, 0) - coalesce(b.next_offset, 0))
+        + abs(coalesce(a.first_offset, 0) - coalesce(b.first_offset, 0))
+    ), 0)::bigint
+    FROM ({one}) a FULL JOIN ({other}) b USING (topic, partition)
 """
 _ROWS = """
     SELECT to_jsonb(k) AS key, to_jsonb(r) AS row,
@@ -72,17 +77,17 @@ _DIFFERENCES = """
 
 @dataclass(frozen=True)
 class VersionDifference:
-    """How the rows of `other` differ from the rows of `one`, both as readers see them.
+    """How the rows of `other` differ from the rows of `one`, both as readers see them: two versions, or a replay.
 
     missing, extra: keys that only `one`, or only `other`, has. different: keys whose rows differ in a shared column.
     columns: how many rows differ in each shared column. added, removed: the columns that only one of both has.
     apart: the records that only one of both has counted, which may explain differences. 0 in most snapshots.
-    sample: the first differing rows by key, with the row of each version, or None.
+    key: the columns of the key. sample: the first differing rows by key, with the row of each side, or None.
     """
 
     view: str
-    one: int
-    other: int
+    one: int | str
+    other: int | str
     rows: tuple[int, int]
     missing: int
     extra: int
@@ -91,6 +96,7 @@ class VersionDifference:
     added: list[str]
     removed: list[str]
     apart: int
+    key: Sequence[str] = ()
     sample: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -102,12 +108,57 @@ class VersionDifference:
         return {**asdict(self), "equal": self.equal}
 
 
-def difference(settings: Settings, view: str, one: int, other: int, limit: int = 20) -> VersionDifference:
+@dataclass(frozen=True)
+class Side:
+    """Rows that are compared: their name in the result, what readers see, the table with the key, and the positions.
+
+    positions: SQL for the topics and partitions, with the first offset that was counted and the next one.
+    """
+
+    name: int | str
+    relation: sql.Identifier
+    table: sql.Identifier
+    positions: sql.Composed
+
+    @property
+    def title(self) -> str:
+        """The name in a sentence."""
+        return f"Version {self.name}" if isinstance(self.name, int) else self.name
+
+    @classmethod
+    def of_version(cls, view: str, version: int) -> "Side":
+        table = table_name(view, version)
+        positions = sql.SQL(_POSITIONS).format(sql.Literal(view), sql.Literal(version))
+        return cls(version, sql.Identifier("views", table), sql.Identifier("state", table), positions)
+
+
+def difference(  # noqa: PLR0913 — what is compared, and how
+    settings: Settings, view: str, one: int, other: int, limit: int = 20, *, seconds: int | None = None
+) -> VersionDifference:
     """Compare two versions of a view, with at most `limit` differing rows as a sample.
 
     Raises:
-        BadInput: a version has no rows that readers can see, or the versions have different keys.
+        BadInput: a version has no rows that readers can see, the versions have different keys, or one of the
+            statements takes longer than `seconds`.
     """
+    sides = Side.of_version(view, one), Side.of_version(view, other)
+    try:
+        return difference_of(settings, view, *sides, limit, _LEVEL_SECONDS, seconds)
+    except psycopg.errors.QueryCanceled as slow:
+        cure = f"On the command line: `truelog versions diff {view} --from {one} --version {other}`."
+        raise BadInput(f"The comparison takes longer than {seconds} s. {cure}") from slow
+
+
+def difference_of(  # noqa: PLR0913, PLR0917 — what is compared, and how
+    settings: Settings,
+    view: str,
+    one: Side,
+    other: Side,
+    limit: int,
+    patience: float = 0.0,
+    seconds: int | None = None,
+) -> VersionDifference:
+    """Like `difference`, of any two sides. `patience`: how long to wait until both are at the same positions."""
     with connect(settings, autocommit=True) as connection:
         pair = _Pair.of(connection, view, one, other)
         found: VersionDifference | None = None
@@ -117,12 +168,13 @@ def difference(settings: Settings, view: str, one: int, other: int, limit: int =
             nonlocal found
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                apart = _apart(connection, view, one, other)
+                connection.execute(sql.SQL("SET LOCAL statement_timeout = {}").format(f"{seconds or 0}s"))
+                apart = _apart(connection, pair)
                 if not apart or is_last:
                     found = _compare(connection, pair, apart, limit)
             return found is not None
 
-        if not wait.poll(compare, _LEVEL_SECONDS, _POLL_SECONDS):
+        if not wait.poll(compare, patience, _POLL_SECONDS):
             compare(is_last=True)
         assert found is not None  # noqa: S101
         return found
@@ -130,48 +182,49 @@ def difference(settings: Settings, view: str, one: int, other: int, limit: int =
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two versions of a view: the key, and the columns that both have."""
+    """Two sides of a view: the key, and the columns that both have."""
 
     view: str
-    one: int
-    other: int
+    one: Side
+    other: Side
     key: Sequence[str]
     shared: Sequence[str]
     added: list[str]
     removed: list[str]
 
     @classmethod
-    def of(cls, connection: Connection, view: str, one: int, other: int) -> "_Pair":
+    def of(cls, connection: Connection, view: str, one: Side, other: Side) -> "_Pair":
         (key, columns), (other_key, others) = (_described(connection, view, each) for each in (one, other))
         if key != other_key:
             raise BadInput(
-                f"Version {one} of {view} has the key {', '.join(key)}, and version {other} the key "
+                f"{one.title} of {view} has the key {', '.join(key)}, and {other.title} the key "
                 f"{', '.join(other_key)}, so their rows cannot be compared by key."
             )
         shared = [name for name, kind in columns.items() if others.get(name) == kind]
         added = [f"{name} {kind}" for name, kind in others.items() if name not in shared]
         return cls(view, one, other, key, shared, added, [f"{n} {t}" for n, t in columns.items() if n not in shared])
 
-    def rows(self, version: int) -> sql.Composed:
+    def rows(self, side: Side) -> sql.Composed:
         return sql.SQL(_ROWS).format(
             buckets=sql.Literal(_BUCKETS),
-            relation=sql.Identifier("views", table_name(self.view, version)),
+            relation=side.relation,
             key=names(self.key, "t."),
             shared=names(self.shared, "t."),
         )
 
 
-def _described(connection: Connection, view: str, version: int) -> tuple[list[str], dict[str, str]]:
-    """The key of a version, and the types of the columns that readers see."""
-    table = table_name(view, version)
-    columns: dict[str, str] = dict(connection.execute(_COLUMNS, (f'views."{table}"',)).fetchall())
+def _described(connection: Connection, view: str, side: Side) -> tuple[list[str], dict[str, str]]:
+    """The key of a side, and the types of the columns that readers see."""
+    relation, table = side.relation.as_string(connection), side.table.as_string(connection)
+    columns: dict[str, str] = dict(connection.execute(_COLUMNS, (relation,)).fetchall())
     if not columns:
-        raise BadInput(f"Version {version} of {view} has no rows that readers can see: see `truelog versions list`.")
-    return [name for (name,) in connection.execute(_KEY, (f'state."{table}"',)).fetchall()], columns
+        raise BadInput(f"{side.title} of {view} has no rows that readers can see: see `truelog versions list`.")
+    return [name for (name,) in connection.execute(_KEY, (table,)).fetchall()], columns
 
 
-def _apart(connection: Connection, view: str, one: int, other: int) -> int:
-    found = connection.execute(_APART, {"view": view, "one": one, "other": other}).fetchone()
+def _apart(connection: Connection, pair: _Pair) -> int:
+    query = sql.SQL(_APART).format(one=pair.one.positions, other=pair.other.positions)
+    found = connection.execute(query).fetchone()
     assert found is not None  # noqa: S101
     return int(str(found[0]))
 
@@ -191,8 +244,8 @@ def _compare(connection: Connection, pair: _Pair, apart: int, limit: int) -> Ver
     changed = {name: count for name, count in zip(values, by_column, strict=True) if count}
     return VersionDifference(
         pair.view,
-        pair.one,
-        pair.other,
+        pair.one.name,
+        pair.other.name,
         rows,
         missing,
         extra,
@@ -201,5 +254,6 @@ def _compare(connection: Connection, pair: _Pair, apart: int, limit: int) -> Ver
         pair.added,
         pair.removed,
         apart,
+        pair.key,
         exact_json.read(sample),
     )

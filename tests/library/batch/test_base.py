@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from tests.beds.archived import drop_base
 from tests.library.letters import TOPIC, Letters
 from truelog.archive import reader as archive_reader
+from truelog.archive.table import open_catalog
 from truelog.batch import base
 from truelog.kernel.exclusions import Excluded
 from truelog.log.positions import Range
@@ -18,6 +19,7 @@ from truelog.reconcile.certificate import Certificate
 from truelog.reconcile.comparison import hashed_rebuild
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
+from truelog.storage import bucket
 from truelog.support.settings import CATALOG
 
 REASONS = [f"reason {n}" for n in range(20)]
@@ -179,3 +181,18 @@ def test_a_small_view_has_no_base(compared: Compared) -> None:
     context = replace(compared.rebuilder.context, settings=small)
     assert reconcile(context, compared.compiled, ReconcileRequest(incremental=True)).equal
     assert compared.base() is None
+
+
+def test_a_dropped_base_leaves_no_rows(compared: Compared) -> None:
+    settings, connection = compared.rebuilder.context.settings, compared.lab.connection
+    assert compared.compare().equal
+    with open_catalog(settings) as catalog:
+        location = catalog.load_table(f"{base.NAMESPACE}.{compared.compiled.own.name}").location()
+    assert any(each.endswith(".parquet") for each in bucket.object_sizes(settings, location))
+    base.drop(connection, settings, compared.compiled)
+    assert not any(each.endswith(".parquet") for each in bucket.object_sizes(settings, location))
+    base.drop(connection, settings, compared.compiled)
+    assert compared.base() is None
+    again = compared.compare()
+    assert (again.equal, again.base) == (True, None)
+    assert compared.base() is not None

@@ -1,9 +1,10 @@
-"""Records of a compacted topic come from the archive, because Kafka has only the last record of each key."""
+"""What Kafka lacks, and what it still has of erased records, is read from the archive instead."""
 
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from threading import Event
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -17,9 +18,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tests.beds.archived import PER_URL, Archived
 from tests.beds.lab import Lab
+from tests.builders.erasures import an_erasure, forget_erasures
 from tests.deadline import deadline, until
+from tests.library.letters import TOPIC as LETTERS
+from tests.library.letters import Letters, send
+from truelog.archive.erasing.erase import ArchiveEraser
 from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.batch import log_with_archive
+from truelog.erasure.erasure import Erasure, Erasures
+from truelog.erasure.subject import Subject
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.support.errors import ServiceDown
@@ -88,3 +95,28 @@ def test_what_compaction_removed_is_read_from_the_archive(cleaned: tuple[Archive
     begin, end = (Positions({TOPIC: {0: offset}}, archive.ids) for offset in (1, 2))
     part = log_with_archive.read_events(spark, settings, archive.lab.types, begin, end)
     assert [row.offset for row in part[TOPIC].collect()] == [1]
+
+
+def test_erased_records_are_not_read_although_kafka_has_them(letters: Letters) -> None:
+    begin, lab = letters.positions(), letters.lab
+    letters.counts("ann", "bob", "ann")
+    wanted = Erasure(
+        UUID(int=1), frozenset({Subject.of(b"s", "reason", "ann")}), {LETTERS: ("reason",)}, letters.ends()
+    )
+    with open_catalog(lab.settings) as catalog:
+        assert ArchiveEraser(catalog, lab.types[LETTERS], Erasures(b"s", (wanted,))).rewrite() == 2
+    assert reasons(letters, begin) == ["ann", "ann", "bob"]  # the ledger does not say yet that the archive shows it
+    an_erasure(lab.connection, wanted)
+    try:
+        assert reasons(letters, begin) == ["bob"]
+        send(lab.settings, "ann")  # this one is at the end of the erasure, and is not archived yet
+        assert reasons(letters, begin) == ["ann", "bob"]
+    finally:
+        forget_erasures(lab.connection)
+
+
+def reasons(letters: Letters, begin: Positions) -> list[str]:
+    """The reasons of the letters from `begin` on."""
+    lab = letters.lab
+    events = log_with_archive.read_events(lab.spark, lab.settings, lab.types, begin, letters.ends())
+    return sorted(row.reason for row in events[LETTERS].collect())

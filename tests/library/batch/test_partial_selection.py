@@ -1,13 +1,15 @@
 """Whatever partials exist, a rebuild at V reads every record below V exactly once."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from truelog.batch.partial_selection import PartialRange, select_partials
+from truelog.batch.partial_selection import PartialRange, TouchedDays, select_partials
+from truelog.erasure.ledger import TouchedDay
 from truelog.log.positions import Positions, Range
 from truelog.support.errors import TopicRecreated
 
@@ -73,3 +75,27 @@ def test_partials_of_a_recreated_topic_are_refused() -> None:
     other = Positions({"page_view": {0: 20}}, {"page_view": "another"})
     with pytest.raises(TopicRecreated):
         select_partials([partial(0, {}, {0: 10})], other)
+
+
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("reach", "touched"),
+    [(timedelta(), [3]), (timedelta(seconds=1), [3, 4]), (DAY, [3, 4]), (DAY + timedelta(seconds=1), [3, 4, 5])],
+)
+def test_an_erasure_touches_its_day_and_the_days_that_its_records_decide_about(
+    reach: timedelta, touched: list[int]
+) -> None:
+    erased = TouchedDays([TouchedDay("one", MIDNIGHT + 3 * DAY, is_rewritten=False)], DAY, reach)
+    days = [partial(number, {}, {0: 1}) for number in range(8)]
+    assert [number for number, each in enumerate(days) if not erased.are_in(each)] == touched
+    assert all(erased.are_in(replace(each, erasures=frozenset({"one"}))) for each in days)
+
+
+def test_a_partial_shows_only_the_erasures_that_the_archive_showed() -> None:
+    days = [TouchedDay("one", MIDNIGHT, is_rewritten=True), TouchedDay("two", MIDNIGHT, is_rewritten=False)]
+    touched = TouchedDays(days, DAY)
+    made = replace(partial(0, {}, {0: 1}), erasures=touched.erasures(MIDNIGHT, rewritten=True))
+    assert made.erasures == {"one"}
+    assert not touched.are_in(made)

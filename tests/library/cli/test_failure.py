@@ -67,6 +67,10 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("patterns", "add", "{rule}"): {POSTGRESQL},
     ("patterns", "retire", "a_rule"): {POSTGRESQL},
     ("patterns", "backtest", "{rule}"): {POSTGRESQL},
+    ("replay", "page_views"): {POSTGRESQL},
+    ("replays", "list"): {POSTGRESQL},
+    ("replays", "show", "a_replay"): {POSTGRESQL},
+    ("replays", "drop", "a_replay"): {POSTGRESQL},
     ("versions", "list"): {POSTGRESQL},
     ("versions", "diff", "page_views"): {POSTGRESQL},
     ("versions", "build"): {POSTGRESQL},
@@ -83,6 +87,11 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("notifications", "deliveries"): {POSTGRESQL},
     ("notifications", "add", "fraud", "--match", "a_rule", "--to", "ops"): {POSTGRESQL},
     ("notifications", "retire", "fraud"): {POSTGRESQL},
+    ("forget", "--subject", "visitor_id=ann", "--dry-run"): {POSTGRESQL, KAFKA, S3},
+    ("erasures", "list"): {POSTGRESQL},
+    ("erasures", "show", "0"): {POSTGRESQL},
+    ("erasures", "resume"): {POSTGRESQL},
+    ("erasures", "adopt"): {POSTGRESQL, KAFKA},
     ("tail", "click"): {KAFKA},
     ("output", "list"): {POSTGRESQL},
     ("output", "resync", "cart"): {POSTGRESQL, KAFKA},
@@ -90,7 +99,7 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("key", "add", "somebody", "--role", "reader"): {POSTGRESQL},
     ("key", "revoke", "somebody"): {POSTGRESQL},
 }
-UNTESTED = {("up",), ("down",), ("status",)}  # they report a service that is down as an answer
+UNTESTED = {("up",), ("down",), ("status",), ("doctor",)}  # they report a service that is down as an answer
 WRONG = "0" * 48
 PARTS = {  # what a platform may leave out
     "TRUELOG_CAPTURE": "true",

@@ -28,11 +28,13 @@ from truelog.archive.commit import Append, commit
 from truelog.archive.table import ensure_table, open_catalog
 from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.commands.claims import CLAIM
+from truelog.commands.folding import fold_positions
 from truelog.control import event_registry
 from truelog.log import range_reader, topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.log.kafka_reader import messages
 from truelog.log.positions import Positions
+from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, KafkaUser, Settings
 
@@ -237,6 +239,31 @@ def test_what_kafka_has_dropped_comes_from_the_archive(platform: Settings) -> No
     archive_and_drop(platform, "cart_event")
     start_commands(platform)
     assert ready(start_collector(platform)).send("remove_from_cart", **cart).status == 200
+
+
+def test_a_fold_that_begins_again_is_read_without_new_records(platform: Settings) -> None:
+    """An erasure begins it again, while the reader runs and nothing happens in the topic."""
+    cart: dict[str, Any] = {"cart_id": new_name(), **CART}
+    bypass(platform, cart)
+    start_commands(platform)
+    made = ready(start_collector(platform))
+    assert made.send("add_to_cart", **cart, quantity=1).status == 200
+    with connect(platform, autocommit=True) as connection:
+        before = fold_positions.statuses(connection)["cart_event"].generation
+        fold_positions.begin_again(connection, ["cart_event"])
+
+        def read() -> None:
+            found = fold_positions.statuses(connection).get("cart_event")
+            if found is None or found.generation == before:
+                raise ServiceDown("the fold has not begun again")
+
+        until(read, 60, "a fold that begins again")
+
+    def decide() -> None:
+        if (found := made.send("remove_from_cart", **cart)).status != 200:
+            raise ServiceDown(f"{found}")
+
+    until(decide, 60, "a decision on the states")
 
 
 def archive_and_drop(settings: Settings, topic: str) -> None:

@@ -23,7 +23,7 @@ from truelog.schema.event import Topic, load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
-EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks", "claim", "customers")
+EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks", "claim", "customers", "erasure")
 OUTPUTS = ("view.cart.v1", access.RELAY_PLACES)
 OTHERS = ("__consumer_offsets", "__transaction_state")
 WRONG = SecretStr("0" * 48)
@@ -36,6 +36,7 @@ DENIED = {
 MAY_WRITE = {
     KafkaUser.COLLECTOR: {*EVENTS, "dead_letter"},
     KafkaUser.CONNECT: {"customers"},
+    KafkaUser.ERASER: {"erasure"},
     KafkaUser.PRODUCER: {*EVENTS},
     KafkaUser.TICKS: {"ticks"},
     KafkaUser.READER: set[str](),
@@ -111,7 +112,7 @@ def test_set_up_changes_nothing_the_second_time(kafka: Settings) -> None:
 
 
 def test_a_platform_of_an_earlier_release_has_only_the_main_principal(kafka: Settings) -> None:
-    names = [f"kafka_{user}_password" for user in ("collector", "connect", "producer", "reader", "ticks", "relay")]
+    names = [user.password_setting for user in KafkaUser if user is not KafkaUser.ADMIN]
     earlier = kafka.model_copy(update=dict.fromkeys(names, SecretStr("")))
     assert {earlier.kafka(user)["sasl.username"] for user in KafkaUser} == {"truelog"}
 
@@ -141,6 +142,7 @@ def test_only_set_up_uses_the_superuser() -> None:
     assert using == {
         "include/runtime/credentials.py",  # makes no password for it here
         "include/runtime/kafka.py",
+        "include/truelog/doctor/kafka.py",  # signs in as each principal
         "include/truelog/log/topics.py",
         "include/truelog/maintenance/accept_cut.py",  # appends records of all topics again
         "include/truelog/support/settings.py",

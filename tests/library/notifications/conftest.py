@@ -44,6 +44,12 @@ def matches(quiet: Connection) -> Iterator[FoundRows]:
 
 
 @pytest.fixture
+def carts(quiet: Connection) -> Iterator[FoundRows]:
+    with found_rows(quiet, "cart") as view:
+        yield view
+
+
+@pytest.fixture
 def told(postgresql: Settings, listener: Listener) -> Settings:
     """Settings whose channel `ops` is a webhook."""
     webhook = Channel(kind="webhook", url=SecretStr(f"{listener.url}/hook"), token=SecretStr(SECRET))

@@ -1,4 +1,4 @@
-"""The views `matches` and `search_hits` without Spark: real tables whose changes go into their outboxes."""
+"""The views `matches`, `search_hits` and `cart` without Spark: real tables whose changes go into their outboxes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +19,13 @@ from truelog.views.patterns import Patterns
 from truelog.views.searches import Searches
 
 HITS, MATCHES = Searches(sources={}), Patterns(sources={}, most=1)
+COLUMNS = {  # of each view: the key, and the other columns
+    "search_hits": (HITS.key, HITS.values),
+    "matches": (MATCHES.key, MATCHES.values),
+    "cart": (("cart_id",), ("product", "quantity")),
+}
 TIME = "2026-03-01T03:00:00+00:00"
-_NUMBERS = ("search_version", "rule_version")
+_NUMBERS = ("search_version", "rule_version", "quantity")
 _TIMES = ("logged_at", "event_time", "first_time", "last_time", "settled_after")
 
 
@@ -28,8 +33,7 @@ class FoundRows:
     """A deployed view. Each `change` is a transaction like a merge's."""
 
     def __init__(self, connection: Connection, name: str, *, publish: bool = True) -> None:
-        declared = HITS if name == "search_hits" else MATCHES
-        key, values = declared.key, declared.values
+        key, values = COLUMNS[name]
         view = View(
             reads=("click",),
             transform=lambda click: click,
@@ -82,6 +86,11 @@ def match(
     row = {"entity_id": entity_id, "entity": "customer", "match_id": match_id, "rule": "fraud", "rule_version": 1}
     row |= {"outcome": outcome, "first_time": TIME, "last_time": TIME, "settled_after": settled_after}
     return row | {"events": "[]", "shown": '{"amount": 12.50}'}
+
+
+def cart(cart_id: str, quantity: int, product: str = "lamp") -> dict[str, Any]:
+    """A row of `cart`."""
+    return {"cart_id": cart_id, "product": product, "quantity": quantity}
 
 
 def _type(column: str) -> DataType:

@@ -2,14 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-from pydantic import SecretStr
+import pytest
+from pydantic import SecretStr, ValidationError
 
 from tests.builders.notifications import older_incidents, set_rule
 from tests.deadline import until
-from tests.library.listener import Listener
+from tests.library.listener import REFUSES, Listener
 from tests.library.notifications.found_rows import FoundRows, hit
 from tests.library.notifications.mail_server import mail_server
-from tests.library.notifications.rounds import deliver, look, require_try
+from tests.library.notifications.rounds import SECRET, deliver, look, require_try
 from truelog.notifications import history
 from truelog.support.setting_groups.notifications import Channel
 from truelog.support.settings import Settings
@@ -49,6 +50,30 @@ def test_an_alert_that_comes_after_its_incident_still_fires(
     [opened], [retracted] = listener.taken
     assert datetime.fromisoformat(opened["endsAt"]) > datetime.now(UTC) + timedelta(minutes=5)
     assert datetime.fromisoformat(retracted["endsAt"]) < datetime.now(UTC) + timedelta(minutes=5)
+
+
+def test_pagerduty_gets_an_event_that_is_resolved(told: Settings, hits: FoundRows, listener: Listener) -> None:
+    paged = Channel(kind="pagerduty", url=SecretStr(f"{listener.url}/v2/enqueue"), token=SecretStr(SECRET))
+    settings = told.model_copy(update={"notification_channels": {"ops": paged}})
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    deliver(settings, hits.connection)
+    hits.change(removed=(hit("post:0:1"),))
+    deliver(settings, hits.connection)
+    opened, resolved = listener.taken
+    assert listener.paths == ["/v2/enqueue"] * 2
+    assert resolved == {"routing_key": SECRET, "event_action": "resolve", "dedup_key": opened["dedup_key"]}
+    assert (opened["routing_key"], opened["event_action"]) == (SECRET, "trigger")
+    assert opened["payload"]["summary"] == "outages: Kafka is down: post:0:1"
+    assert (opened["payload"]["component"], opened["payload"]["severity"]) == ("outages", "error")
+    assert "Authorization" not in listener.headers[0]
+
+
+@pytest.mark.parametrize("declared", [{"kind": "pagerduty"}, {"kind": "webhook"}, {"kind": "email", "token": "a"}])
+def test_a_channel_without_an_address_is_refused(declared: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="needs"):
+        Channel.model_validate(declared)
 
 
 def test_a_mail_has_the_text_and_the_row(told: Settings, hits: FoundRows) -> None:
@@ -97,3 +122,25 @@ def test_an_address_that_is_not_valid_is_never_quoted(told: Settings, hits: Foun
         [failed] = history.deliveries(hits.connection, None, 1)
         assert failed["failed"]
         assert "a-secret" not in failed["failed"]
+
+
+def test_the_routing_key_is_neither_listed_nor_logged(
+    told: Settings, hits: FoundRows, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PagerDuty refuses an event, and then does not answer."""
+    paged = Channel(kind="pagerduty", url=SecretStr(f"{listener.url}/v2/enqueue"), token=SecretStr(SECRET))
+    settings = told.model_copy(update={"notification_channels": {"ops": paged}})
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    listener.mood = REFUSES
+    hits.change(hit("post:0:1"))
+    deliver(settings, hits.connection)
+    listener.away()
+    hits.change(hit("post:0:2"))
+    look(hits.connection)
+    require_try(settings, hits.connection)
+    listener.back()
+    failed = [str(each["failed"]) for each in history.deliveries(hits.connection, None, 2)]
+    assert all(each != "None" for each in failed), failed
+    assert caplog.text.count("truelog.notifications") == 2
+    assert SECRET not in caplog.text + " ".join(failed) + repr(paged)

@@ -227,6 +227,28 @@ def test_a_retired_rule_tells_of_no_later_row_and_what_waits_is_delivered(
     assert len(listener.taken) == 1
 
 
+@pytest.mark.parametrize("meanwhile", ["retired", "about hits"])
+def test_a_rule_that_is_added_again_tells_of_no_row_that_waited_before(
+    told: Settings, matches: FoundRows, listener: Listener, meanwhile: str
+) -> None:
+    set_rule(matches.connection, "fraud", "match", "fraud", template="$entity_id")
+    set_rule(matches.connection, "other", "match", "other")
+    set_clock(matches.connection, "matches", "2026-03-01T03:00:00Z")
+    look(matches.connection)
+    matches.change(match("a", settled_after="2026-03-01T04:00:00Z"))
+    look(matches.connection)
+    if meanwhile == "retired":
+        retire_rule(matches.connection, "fraud")
+    else:
+        set_rule(matches.connection, "fraud", "hit", "fraud")
+    look(matches.connection)
+    set_rule(matches.connection, "fraud", "match", "fraud", template="$entity_id")
+    set_clock(matches.connection, "matches", "2026-03-01T04:00:01Z")
+    matches.change(match("b", "bob", settled_after="2026-03-01T04:00:00Z"))
+    deliver(told, matches.connection)
+    assert texts(listener) == ["bob"]
+
+
 def test_rules_that_are_read_again_from_the_log_are_not_taken_for_retired(
     told: Settings, hits: FoundRows, listener: Listener
 ) -> None:
@@ -357,5 +379,5 @@ def test_the_commands_list_rules_and_deliveries(told: Settings, hits: FoundRows)
     assert "channel: ops" in truelog("notifications", "show", "outage").stdout
     assert truelog("notifications", "show", "other").returncode == 2
     for wrong in ((), ("--match", "a", "--hit", "b")):
-        assert "either --match RULE or --hit SEARCH" in truelog("notifications", "add", "a", "--to", "x", *wrong).stderr
+        assert "say what to notify of" in truelog("notifications", "add", "a", "--to", "x", *wrong).stderr
     assert "no channel 'x'" in truelog("notifications", "add", "a", "--hit", "b", "--to", "x").stderr

@@ -11,9 +11,11 @@ import pytest
 from rules.sources import SOURCES
 from tests.command import answer, truelog
 from tests.library.commands.command_client import start_commands
+from tests.library.notifications.found_rows import found_rows
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.patterns.versions import read_ends, read_rule
+from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings
 
 PAGE = (PROJECT / "docs" / "patterns.md").read_text()
@@ -67,7 +69,8 @@ def test_rules_and_searches_are_added_changed_and_retired(
         monkeypatch.setenv(
             "TRUELOG_NOTIFICATION_CHANNELS", re.findall(r"CHANNELS='(.*?)'", NOTIFICATIONS, re.DOTALL)[0]
         )
-        require_examples(NOTIFICATIONS)
+        with connect(platform, autocommit=True) as connection, found_rows(connection, "cart"):
+            require_examples(NOTIFICATIONS)
         require_notifications(platform)
     finally:
         service.die()
@@ -77,14 +80,17 @@ def require_notifications(settings: Settings) -> None:
     """A notification rule is refused, changed and retired, and its record does not contain the channel's secret."""
     add = ("notifications", "add", "outage", "--hit", "outages", "--to", "on_call", "--group-by", "event_type")
     assert "in force with this declaration already" in answer(*add, exit_code=1)["refused"]
-    [fraud, outage] = answer("notifications", "list")["notifications"]
+    [bulk, fraud, outage] = answer("notifications", "list")["notifications"]
+    assert (bulk["condition"], bulk["until"], bulk["for_seconds"]) == ("quantity > 100", "quantity < 90", 300)
+    assert bulk["template"] == "bulk: cart_id=$cart_id, product=$product"
+    assert answer("notifications", "retire", "bulk")["in_log"]
     assert (fraud["notification"], outage["group_by"], outage["window_seconds"]) == ("fraud", ["event_type"], 3600)
     assert answer(*add, "--window", "30m")["in_log"]
     assert answer("notifications", "retire", "outage")["in_log"]
     assert "no notification outage" in answer("notifications", "retire", "outage", exit_code=1)["refused"]
     assert [each["notification"] for each in answer("notifications", "list")["notifications"]] == ["fraud"]
     records = records_of(settings, "notification_rule")
-    assert [each["verb"] for each in records] == ["set", "set", "set", "retired"]
+    assert [each["verb"] for each in records] == ["set", "set", "set", "retired", "set", "retired"]
     assert "a-secret" not in json.dumps(records)
 
 

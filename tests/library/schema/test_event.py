@@ -35,7 +35,8 @@ def test_the_platforms_own_events_load() -> None:
     assert {"page_view", "ticks"} <= events.keys()
     internal = [name for name, event in events.items() if event.topic.internal]
     assert internal == [
-        *("block", "claim", "customers", "dead_letter", "notification_rule", "rate_policy", "rule", "stored_search"),
+        *("block", "claim", "customers", "dead_letter", "erasure", "notification_rule", "rate_policy", "rule"),
+        "stored_search",
         "ticks",
     ]
     assert all(name == event.name for name, event in events.items())

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, time
+from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from psycopg import sql
@@ -11,11 +13,15 @@ from pyspark.sql import functions as F
 
 from tests.beds.archived import Archived
 from tests.beds.lab import with_own
-from tests.builders.views import a_batch_refusal
+from tests.builders.erasures import an_erasure
+from tests.builders.views import a_batch_refusal, a_view
 from truelog import Join, Latest, Match, Totals, View, latest
 from truelog.alerts.sources import omissions as alert_omissions
+from truelog.batch import answer
 from truelog.batch.rejudge import rebuild_under_reading
-from truelog.control import view_tables
+from truelog.control import application, view_tables
+from truelog.erasure.erasure import Erasure
+from truelog.erasure.subject import Subject
 from truelog.history.explain import explain
 from truelog.history.explanation import Verdict
 from truelog.lag import poll as lag_poll
@@ -30,11 +36,11 @@ from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.reports import health, metrics, summary
 from truelog.reports import streams as stream_report
 from truelog.reports import view as view_report
-from truelog.serving import batch_views, build_schedule, fallback_policy
+from truelog.serving import batch_views, build_schedule, fallback, fallback_policy
 from truelog.serving import status as serving_status
 from truelog.serving.batch_views import build_batch_view
 from truelog.serving.status import BATCH, ServingStatus
-from truelog.support.errors import ArchiveBehind, CodeChanged, PartitionsAdded
+from truelog.support.errors import ArchiveBehind, CodeChanged, PartitionsAdded, Stale
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
@@ -128,6 +134,25 @@ def test_a_build_without_new_records_only_says_that_the_rows_are_current(ground:
         "SELECT age FROM truelog.batch_only WHERE view = %s", (ground.compiled.name,)
     ).fetchall()
     assert float(str(age)) < 60
+
+
+def test_a_build_that_began_before_an_erasure_is_not_shown(ground: Archived) -> None:
+    build(ground)
+    ground.click(0, [("eve:1", "1", 9)])
+    subjects = frozenset({Subject.of(b"secret", "visitor_id", "eve")})
+    erasure = Erasure(UUID(int=1), subjects, {"click": ("visitor_id",)}, ground.positions.only(["click"]))
+    looks = iter((None, partial(an_erasure, ground.lab.connection, erasure)))
+
+    def improves(_: Positions) -> bool:
+        if rewrite := next(looks):
+            rewrite()
+        return True
+
+    with pytest.raises(Stale, match="read before erasure"):
+        answer.build_answer(ground.rebuilder, improves)
+    assert read(ground) == {"ann": 4, "bob": 1}
+    build(ground)
+    assert read(ground) == {"ann": 4, "bob": 1, "eve": 1}
 
 
 def test_rows_are_compared_at_the_positions_of_their_build(ground: Archived) -> None:
@@ -243,6 +268,43 @@ def test_a_batch_only_view_has_no_lag_and_no_application(ground: Archived, tmp_p
     assert f'truelog_build_age_seconds{{view="{name}"}}' in metrics.format_families(settings, connection)
     assert batch_views._batch_only_views(settings) == [name]  # although its file is broken
     assert fallback_policy.views_due(settings) == []
+
+
+_FILE = """
+from truelog import Sum, View
+
+VIEW = View(
+    reads=("click",),
+    transform=lambda click: click,
+    key=("url",),
+    measures={"clicks": Sum()},
+    batch_only=True,
+    version=%d,
+)
+"""
+
+
+def test_the_first_build_is_due_as_soon_as_the_archive_has_events(ground: Archived, tmp_path: Path) -> None:
+    name, connection = ground.compiled.name, ground.lab.connection
+    settings = ground.lab.settings.model_copy(update={"views_folder": tmp_path})
+    for view in (name, without := f"{name}_without"):
+        (tmp_path / f"{view}.py").write_text(_FILE % 1)
+    a_view(connection, without, reads=["nothing"], batch_only=True)  # the archive has no event that it reads
+    assert build_schedule.first_builds_due(settings) == [name]
+
+    a_batch_refusal(connection, name, "its code changed", files=application.source_digest(settings))
+    assert build_schedule.first_builds_due(settings) == []
+    (tmp_path / f"{name}.py").write_text(_FILE % 1 + "# repaired")
+    assert build_schedule.first_builds_due(settings) == [name]
+    (tmp_path / f"{name}.py").write_text(_FILE % 2)
+    assert build_schedule.first_builds_due(settings) == []  # the file declares another version, which has no table yet
+    (tmp_path / f"{name}.py").write_text(_FILE % 1)
+
+    assert fallback._build(ground.rebuilder) == ground.positions.only(["click"])  # as in the DAG `first_builds`
+    assert read(ground) == {"ann": 4, "bob": 1}
+    assert build_schedule.first_builds_due(settings) == []
+    ground.click(0, [("eve:1", "1", 4)])
+    assert build_schedule.first_builds_due(settings) == []  # later events wait for the daily build
 
 
 def test_an_alert_says_that_a_view_was_not_built(ground: Archived, tmp_path: Path) -> None:

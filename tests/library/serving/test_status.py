@@ -16,12 +16,16 @@ from pyspark.sql.types import LongType, TimestampType
 from tests.beds.lab import with_own
 from tests.builders.applications import forget_application
 from tests.builders.comparisons import a_reconciliation
+from tests.builders.erasures import an_erasure, forget_erasures
 from tests.builders.rows import before_now
 from tests.builders.views import a_batch_answer, a_lag_sample, forget_samples, merged_to
 from tests.deadline import deadline
 from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.control import application, view_status
+from truelog.erasure.erasure import Erasure
+from truelog.erasure.ledger import Step
+from truelog.erasure.subject import Subject
 from truelog.log.positions import Positions
 from truelog.measures.registry import sql_functions
 from truelog.reconcile.offset_search import Cause
@@ -282,6 +286,16 @@ def test_without_a_fallback_readers_get_the_quarantined_stream_with_a_warning(se
         "differ from the rebuild (reconciliation"
         in serving_status.serving_statuses(served.connection)[served.name].line
     )
+
+
+def test_the_status_warns_of_an_erasure_until_the_views_are_without_the_person(served: Served) -> None:
+    cases = ((Step.RECORDED, "page_view", True), (Step.PARTIALS, "page_view", True))
+    for step, topic, warns in (*cases, (Step.VIEWS, "page_view", False), (Step.RECORDED, "like", False)):
+        subjects, ends = frozenset({Subject("visitor_id", bytes(32))}), Positions({topic: {0: 5}}, {topic: "an-id"})
+        an_erasure(served.connection, Erasure(uuid.uuid4(), subjects, {topic: ("visitor_id",)}, ends), step)
+        reason = serving_status.serving_statuses(served.connection)[served.name].reason
+        assert ("an erasure is unfinished" in reason) == warns, (step, topic)
+        forget_erasures(served.connection)
 
 
 def test_the_status_says_what_is_wrong(served: Served) -> None:

@@ -48,7 +48,7 @@ INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, f
 INSERT INTO truelog.operation (kind, subject, doer, about) VALUES ('repair', 'sessions', 'ann', '1 row');
 INSERT INTO truelog.alert (kind, subject, cause, found_at) VALUES ('groups_oversized', 'sessions', 'one', now());
 """
-OURS = "nspname IN ('truelog', 'state', 'stage', 'batch', 'recon', 'views', 'iceberg')"
+OURS = "nspname IN ('truelog', 'state', 'stage', 'batch', 'recon', 'views', 'replay', 'iceberg')"
 CATALOG = {
     "schemas": f"SELECT nspname, nspacl::text FROM pg_namespace WHERE {OURS}",
     "relations": "SELECT relname, relkind, relpersistence, relacl::text, obj_description(c.oid, 'pg_class') "

@@ -81,3 +81,22 @@ def test_a_wrong_text_refuses_its_view(deployment: ViewDeployment, declared: dic
     assert re.search(reason, found), found
     view_status.record_state(deployment.connection, "stream", "refused", 1, found)
     assert refused(deployment) == ""
+
+
+def test_a_relation_of_another_view_keeps_its_name(deployment: ViewDeployment) -> None:
+    """Otherwise the second file would take the readers of the first to its own rows, without a word."""
+    first = compiled(present={"by_page": "SELECT 'the first' AS page FROM {view}"})
+    assert deployment._deploy_table(first) == ""
+
+    def another(name: str, **declared: Any) -> str:
+        view = CompiledView((replace(first.own, owner=name, view=replace(VIEW, **declared)),))
+        return deployment._deploy_table(view)
+
+    for name in (f"{first.name}_by_page", f"{first.name}_v1", f"{first.name}_v1_by_page"):
+        assert f"views.{name}, which the view {first.name} declares" in another(name)
+    presenting = another(f"{first.name}_by", present={"page": "SELECT 1"})
+    assert f"views.{first.name}_by_page, which the view {first.name} declares" in presenting
+    assert deployment._deploy_table(first) == "", "a refused file stops no view but itself"
+    query = sql.SQL("SELECT pg_get_viewdef({}::regclass)").format(sql.Literal(f"views.{first.name}_by_page"))
+    [[text]] = deployment.connection.execute(query).fetchall()
+    assert "the first" in str(text)

@@ -65,7 +65,17 @@ def sliding(inputs: DataFrame) -> DataFrame:
     return inputs.select("url", F.count("*").over(near).alias("near")).groupBy("url").agg(F.max("near").alias("clicks"))
 
 
-@pytest.mark.parametrize("fold", [_count, numbered, exploded, largest, sliding])
+def twice(inputs: DataFrame) -> DataFrame:
+    return _count(inputs.unionByName(inputs))
+
+
+def added(inputs: DataFrame) -> DataFrame:
+    """A union before a sum."""
+    visits, searches = inputs.select("url", F.lit(1).alias("n")), inputs.where("weight > 0").select("url", F.lit(2))
+    return visits.union(searches).groupBy("url").agg(F.sum("n").alias("clicks"))
+
+
+@pytest.mark.parametrize("fold", [_count, numbered, exploded, largest, sliding, twice, added])
 def test_a_fold_within_groups_is_accepted(lab: Lab, fold: Callable[[DataFrame], DataFrame]) -> None:
     compiled = lab.compiled("counted", replace(COUNTED, fold=fold))
     assert list(compiled.own.stored_columns) == ["url", "clicks"]
@@ -130,9 +140,41 @@ def limited(inputs: DataFrame) -> DataFrame:
     return _count(inputs).limit(10)
 
 
+def of_two_kinds(inputs: DataFrame) -> DataFrame:
+    """The second half of a union has another column in the place of `url`."""
+    return inputs.select("url").union(inputs.select("visitor_id")).groupBy("url").agg(F.count("*").alias("clicks"))
+
+
+def with_all(inputs: DataFrame) -> DataFrame:
+    return _count(inputs).union(inputs.select(F.lit("all"), F.lit(1).cast("bigint")))
+
+
+def numbered_twice(inputs: DataFrame) -> DataFrame:
+    return numbered(inputs.union(inputs))
+
+
+def numbered_after_an_explode(inputs: DataFrame) -> DataFrame:
+    return numbered(inputs.withColumn("copy", F.explode(F.array(F.lit(1), F.lit(2)))))
+
+
+def by_a_part_of_the_offset(inputs: DataFrame) -> DataFrame:
+    window = Window.partitionBy("url").orderBy("topic", "partition", F.col("offset") % 2)
+    return inputs.select("url", F.row_number().over(window).alias("clicks"))
+
+
+def with_subtotals(inputs: DataFrame) -> DataFrame:
+    return inputs.rollup("url").agg(F.count("*").alias("clicks"))
+
+
 @pytest.mark.parametrize(
     ("fold", "reason"),
     [
+        (of_two_kinds, "covers several groups"),
+        (with_all, "the fold changes url"),
+        (numbered_twice, "an order that leaves ties"),
+        (numbered_after_an_explode, "an order that leaves ties"),
+        (by_a_part_of_the_offset, "an order that leaves ties"),
+        (with_subtotals, "covers several groups"),
         (by_visitor, "covers several groups"),
         (over_all, "covers several groups"),
         (renamed, "covers several groups"),

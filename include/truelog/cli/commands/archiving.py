@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from truelog.cli.forgetting import unfinished
 from truelog.cli.output import AsJson, Exit, print_json, say
 from truelog.support.settings import Settings
 
@@ -61,10 +62,12 @@ def accept_loss(as_json: AsJson = False) -> None:
 def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """After PostgreSQL was restored from a backup, point its catalog at the newest tables in the bucket.
 
-    Event versions that only the bucket contains, and replays that only the log contains, are added to the database.
+    Event versions that only the bucket contains, and replays and erasures that only the log contains, are added to the
+    database.
     """
     from truelog.archive.adopt import adopt_event_versions, adopt_newest
     from truelog.dead_letters import ledger as replay_ledger
+    from truelog.forgetting import forget
 
     def report(adopted: "Adoption") -> None:
         if not as_json:
@@ -78,11 +81,16 @@ def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = Fal
     if table and not done:
         raise typer.BadParameter(f"neither the catalog nor the bucket has a table {table}")
     replays = 0 if dry_run or table else replay_ledger.restore(settings)
+    erasures = 0 if dry_run or table else forget.restore_ledger(settings)
     if as_json:
         tables = [each.as_dict() for each in done]
-        print_json({"dry_run": dry_run, "event_types": types, "tables": tables, "replays": replays})
-    elif replays:
+        counts = {"replays": replays, "unfinished_erasures": erasures}
+        print_json({"dry_run": dry_run, "event_types": types, "tables": tables, **counts})
+        return
+    if replays:
         say(f"{replays:,} replays of dead letters came from the log")
+    if erasures:
+        say(unfinished(erasures))
 
 
 def _describe(adopted: "Adoption", dry_run: bool) -> str:

@@ -1,4 +1,4 @@
-"""`truelog notifications`: rules that send notifications of matches and hits, and their deliveries."""
+"""`truelog notifications`: rules that send notifications of matches, hits and rows, and their deliveries."""
 
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -17,16 +17,24 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the notif
 MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of this notification rule; all by default.")]
 Rule = Annotated[str | None, typer.Option("--match", metavar="RULE", help="Notify of the matches of a pattern rule.")]
 Search = Annotated[str | None, typer.Option("--hit", metavar="SEARCH", help="Notify of the hits of a stored search.")]
+View = Annotated[str | None, typer.Option("--row", metavar="VIEW", help="Notify of rows of a view that publishes.")]
+When = Annotated[str | None, typer.Option(metavar="CONDITION", help="With --row: which rows, such as 'errors > 9'.")]
+Until = Annotated[
+    str | None, typer.Option(metavar="CONDITION", help="With --row: when a row is over; by default, when --when ends.")
+]
+For = Annotated[str | None, typer.Option("--for", metavar="TIME", help="With --row: how long a row must fit, as 5m.")]
 Channel = Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The name of a channel in the settings.")]
 GroupBy = Annotated[
     str | None, typer.Option(help="Columns, separated by commas: rows with equal values are one incident.")
 ]
-Window = Annotated[str, typer.Option(help="How long an incident takes in further rows, such as 30m.")]
+Window = Annotated[
+    str | None, typer.Option(help="How long an incident takes in further matches or hits, such as 30m; 1h by default.")
+]
 Template = Annotated[str | None, typer.Option(help="The text, with columns of the row such as $entity_id.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many to show.")]
 Waiting = Annotated[bool, typer.Option("--waiting", help="Only notifications that are not delivered yet.")]
 
-app = typer.Typer(help="Notifications of matches and hits, and their deliveries.", no_args_is_help=True)
+app = typer.Typer(help="Notifications of matches, hits and rows, and their deliveries.", no_args_is_help=True)
 
 
 @app.command()
@@ -35,8 +43,12 @@ def add(  # noqa: PLR0913, PLR0917 — the options of the command
     channel: Channel,
     match: Rule = None,
     hit: Search = None,
+    row: View = None,
+    when: When = None,
+    until: Until = None,
+    lasting: For = None,
     group_by: GroupBy = None,
-    window: Window = "1h",
+    window: Window = None,
     template: Template = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,19 +56,54 @@ def add(  # noqa: PLR0913, PLR0917 — the options of the command
 
     The exit code is 1 if the rule is in force already.
     """
-    from truelog.notifications.rule import KINDS
     from truelog.rules import sending
 
     settings = Settings()
-    if (match is None) == (hit is None):
-        raise typer.BadParameter("say what to notify of: either --match RULE or --hit SEARCH")
+    subjects = {"match": match, "hit": hit, "row": row}
+    given = [(kind, subject) for kind, subject in subjects.items() if subject is not None]
+    if len(given) != 1:
+        raise typer.BadParameter("say what to notify of: either --match RULE, --hit SEARCH or --row VIEW")
     if channel not in settings.notification_channels:
         known = ", ".join(sorted(settings.notification_channels)) or "none"
         raise typer.BadParameter(f"TRUELOG_NOTIFICATION_CHANNELS has no channel {channel!r}; it has {known}")
-    kind = "match" if match is not None else "hit"
-    fields: dict[str, Any] = {"kind": kind, "subject": match or hit, "channel": channel, "group_by": group_by}
-    fields |= {"window_seconds": int(duration(window).total_seconds()), "template": template or KINDS[kind].template}
+    [(kind, subject)] = given
+    fields: dict[str, Any] = {
+        "kind": kind,
+        "subject": subject,
+        "channel": channel,
+        "group_by": group_by,
+        "template": template,
+    }
+    fields |= {"condition": when, "until": until, "for_seconds": _seconds(lasting), "window_seconds": _seconds(window)}
+    fields = _completed(settings, name, fields)
     _tell(sending.decide(settings, sending.SET_NOTIFICATION, notification=name, **fields), "added", as_json)
+
+
+def _seconds(text: str | None) -> int | None:
+    return None if text is None else int(duration(text).total_seconds())
+
+
+def _completed(settings: Settings, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with what is left out. The conditions of a row rule are checked against the columns of its view."""
+    from truelog.notifications import watched_view
+    from truelog.notifications.rules import declaration
+    from truelog.notifications.rules.found import KINDS, WINDOW_SECONDS
+    from truelog.storage import db_snapshot
+    from truelog.views import catalogue
+
+    if fields["kind"] in KINDS:
+        template = fields["template"] or KINDS[fields["kind"]].template
+        fields = fields | {"window_seconds": fields["window_seconds"] or WINDOW_SECONDS, "template": template}
+        declaration.check(fields, name)
+        return fields
+    shown = ", ".join(
+        f"{column}=${column}" for column in catalogue.load_view(fields["subject"], settings.views_folder).key
+    )
+    with db_snapshot.read_snapshot(settings) as connection:
+        columns = watched_view.columns(connection, fields["subject"])
+    fields = fields | {"template": fields["template"] or f"{name}: {shown}"}
+    declaration.check(fields, name, columns)
+    return fields
 
 
 @app.command()

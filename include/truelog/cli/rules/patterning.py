@@ -10,12 +10,11 @@ from truelog.cli.output import AsJson, Sheet, print_json, progress, say
 from truelog.cli.rules import rule_output
 from truelog.cli.rules.rule_output import Begin
 from truelog.cli.times import past_time
+from truelog.rules.names import MATCHES
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from truelog.rules.backtest import Backtest
-
-VIEW = "matches"
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A rule as text or as JSON: see `docs/patterns.md`.")]
 Rule = Annotated[str, typer.Argument(metavar="RULE", help="The name of the rule.")]
@@ -39,7 +38,7 @@ def add(file: File, as_json: AsJson = False) -> None:
 
     settings = Settings()
     text = _read(file)
-    sent = sending.send(settings, sending.SET, matches.load(settings, VIEW).sources, definition=text)
+    sent = sending.send(settings, sending.SET, matches.load(settings, MATCHES).sources, definition=text)
     rule_output.tell(sent, sent.as_dict(), "added", as_json)
 
 
@@ -49,7 +48,7 @@ def retire(rule: Rule, as_json: AsJson = False) -> None:
     from truelog.rules import matches, sending
 
     settings = Settings()
-    sent = sending.send(settings, sending.RETIRE, matches.load(settings, VIEW).sources, rule=rule)
+    sent = sending.send(settings, sending.RETIRE, matches.load(settings, MATCHES).sources, rule=rule)
     rule_output.tell(sent, sent.as_dict(), "retired", as_json)
 
 
@@ -60,10 +59,10 @@ def list_rules(as_json: AsJson = False) -> None:
     from truelog.storage import db_snapshot
 
     settings = Settings()
-    view = matches.load(settings, VIEW)
+    view = matches.load(settings, MATCHES)
     with db_snapshot.read_snapshot(settings) as connection:
-        known = rulebook.read_rules(connection, VIEW, view)
-        oversized = rulebook.count_oversized(connection, VIEW)
+        known = rulebook.read_rules(connection, MATCHES, view)
+        oversized = rulebook.count_oversized(connection, MATCHES)
     if as_json:
         print_json({"rules": [each.as_dict() for each in known], "oversized_entities": oversized})
         return
@@ -82,10 +81,10 @@ def show(rule: Rule, latest: Latest = 10, as_json: AsJson = False) -> None:
     from truelog.storage import db_snapshot
 
     settings = Settings()
-    view = matches.load(settings, VIEW)
+    view = matches.load(settings, MATCHES)
     with db_snapshot.read_snapshot(settings) as connection:
-        versions = rulebook.of_rule(rulebook.read_rules(connection, VIEW, view), rule)
-        found = rulebook.latest_matches(connection, VIEW, rule, latest)
+        versions = rulebook.of_rule(rulebook.read_rules(connection, MATCHES, view), rule)
+        found = rulebook.latest_matches(connection, MATCHES, rule, latest)
     if as_json:
         print_json({"rule": rule, "versions": [each.as_dict() for each in versions], "matches": found})
         return
@@ -109,11 +108,11 @@ def backtest(file: File, begin: Begin = None, end: End = None, samples: Samples 
     from truelog.rules.backtest import backtest as search
 
     settings = Settings()
-    declared = files.read(_read(file), matches.load(settings, VIEW).sources)
+    declared = files.read(_read(file), matches.load(settings, MATCHES).sources)
     since = rule_output.since(begin)
     asked = Asked(declared, since, past_time(end) if end else None, samples)
     with (
-        open_view(settings, "truelog patterns", VIEW) as (context, compiled),
+        open_view(settings, "truelog patterns", MATCHES) as (context, compiled),
         progress(f"searching for {declared.rule}", 1) as done,
     ):
         found = search(context, compiled, asked, lambda ended, tasks: done(ended / max(tasks, 1)))

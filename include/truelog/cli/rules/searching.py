@@ -8,13 +8,12 @@ from rich.box import SIMPLE
 from truelog.cli.output import AsJson, Exit, Sheet, print_json, progress, say
 from truelog.cli.rules import rule_output
 from truelog.cli.rules.rule_output import Begin
+from truelog.rules.names import HITS
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from truelog.rules.sending import Sent
     from truelog.rules.trial import Trial
-
-VIEW = "search_hits"
 
 Search = Annotated[str, typer.Argument(metavar="SEARCH", help="The name of the search.")]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="What a text must have: see `docs/searches.md`.")]
@@ -35,7 +34,7 @@ def add(search: Search, query: Query, event_type: EventType, as_json: AsJson = F
     from truelog.rules import matches, sending
 
     settings = Settings()
-    sources = matches.load_searches(settings, VIEW).sources
+    sources = matches.load_searches(settings, HITS).sources
     fields = {"search": search, "event_type": event_type, "query": query}
     _tell(sending.send(settings, sending.SET_SEARCH, sources, **fields), "added", as_json)
 
@@ -46,7 +45,7 @@ def retire(search: Search, as_json: AsJson = False) -> None:
     from truelog.rules import matches, sending
 
     settings = Settings()
-    sources = matches.load_searches(settings, VIEW).sources
+    sources = matches.load_searches(settings, HITS).sources
     _tell(sending.send(settings, sending.RETIRE_SEARCH, sources, search=search), "retired", as_json)
 
 
@@ -57,9 +56,9 @@ def list_searches(as_json: AsJson = False) -> None:
     from truelog.storage import db_snapshot
 
     settings = Settings()
-    view = matches.load_searches(settings, VIEW)
+    view = matches.load_searches(settings, HITS)
     with db_snapshot.read_snapshot(settings) as connection:
-        known = searchbook.read_searches(connection, VIEW, view)
+        known = searchbook.read_searches(connection, HITS, view)
     if as_json:
         print_json({"searches": [each.as_dict() for each in known]})
         return
@@ -78,10 +77,10 @@ def show(search: Search, latest: Latest = 10, as_json: AsJson = False) -> None:
     from truelog.storage import db_snapshot
 
     settings = Settings()
-    view = matches.load_searches(settings, VIEW)
+    view = matches.load_searches(settings, HITS)
     with db_snapshot.read_snapshot(settings) as connection:
-        versions = searchbook.of_search(searchbook.read_searches(connection, VIEW, view), search)
-        found = searchbook.latest_hits(connection, VIEW, search, latest)
+        versions = searchbook.of_search(searchbook.read_searches(connection, HITS, view, [search]), search)
+        found = searchbook.latest_hits(connection, HITS, search, latest)
     if as_json:
         print_json({"search": search, "versions": [each.as_dict() for each in versions], "hits": found})
         return
@@ -111,7 +110,7 @@ def try_search(
     from truelog.searches.document import Document
 
     settings = Settings()
-    sources = matches.load_searches(settings, VIEW).sources
+    sources = matches.load_searches(settings, HITS).sources
     declared = search.check("tried", event_type, query, sources)
     if text is not None:
         fits = Document(dict.fromkeys(sources[event_type].fields, text)).fits(declared.query)
@@ -123,7 +122,7 @@ def try_search(
     since = rule_output.since(begin)
     asked = Asked(event_type, query, since)
     with (
-        open_view(settings, "truelog searches", VIEW) as (context, compiled),
+        open_view(settings, "truelog searches", HITS) as (context, compiled),
         progress(f"searching {event_type}", 1) as done,
     ):
         found = search_archive(context, compiled, asked, lambda ended, tasks: done(ended / max(tasks, 1)))

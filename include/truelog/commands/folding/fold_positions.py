@@ -1,7 +1,7 @@
 """The positions of the folds: how far the states of keys contain the log, and by which code they were made."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from truelog.commands.catalogue import Catalogue
@@ -65,6 +65,20 @@ def make_fold(connection: Connection, event: str, code: str, topic_id: str, firs
             "SELECT %s, * FROM unnest(%s::integer[], %s::bigint[]) ON CONFLICT DO NOTHING",
             (event, list(first), list(first.values())),
         )
+
+
+def begin_again(connection: Connection, events: Iterable[str]) -> None:
+    """Make the states of these event types again, because the log that they were made from has changed.
+
+    A running reader fails, and the next one begins with an empty fold. Until it has read the log, nothing is decided.
+    """
+    names = sorted(events)
+    with connection.transaction():
+        connection.execute(
+            "UPDATE truelog.command_fold SET generation = gen_random_uuid() WHERE event = ANY(%s)", (names,)
+        )
+        connection.execute("DELETE FROM truelog.command_position WHERE event = ANY(%s)", (names,))
+        connection.execute("DELETE FROM truelog.command_key WHERE event = ANY(%s)", (names,))
 
 
 def statuses(connection: Connection) -> dict[str, FoldStatus]:

@@ -21,11 +21,12 @@ from truelog.commands.declaration import Fold
 from truelog.commands.events import LoggedEvent
 from truelog.commands.folding import states
 from truelog.commands.folding.archived import read_archived
-from truelog.commands.folding.fold_positions import Reading, advance, begin, lock_positions
+from truelog.commands.folding.fold_positions import Reading, advance, begin, lock_positions, statuses
 from truelog.commands.folding.log_record import LogRecord
 from truelog.commands.folding.states import KeyName
 from truelog.commands.request import LONGEST_KEY
 from truelog.control import event_registry
+from truelog.erasure import ledger
 from truelog.log import topics
 from truelog.log.positions import Positions, Range
 from truelog.schema.event import EventType
@@ -69,7 +70,7 @@ class FoldReader:
             _require_short_keys(self._types[event])
 
     def run(self, stopped: Flag) -> None:
-        """Read until stopped, or until a topic has other partitions, or was created again.
+        """Read until stopped, or until a topic has other partitions, or was created again, or a fold begins again.
 
         Raises:
             ServiceDown: Kafka did not answer.
@@ -84,7 +85,7 @@ class FoldReader:
             broker, checked = topics.client(self._settings), monotonic()
             while not stopped.is_set():
                 if monotonic() - checked > _CHECK_SECONDS:
-                    if _are_others(topics.ends(broker, reading), reading):
+                    if _are_others(topics.ends(broker, reading), reading) or reading.keys() - statuses(connection):
                         return
                     checked = monotonic()
                 for portion in _portions(consumer):
@@ -94,8 +95,9 @@ class FoldReader:
         return Consumer({**self._settings.kafka(KafkaUser.READER), **_READING})
 
     def _fold_archived(self, connection: Connection, reading: Mapping[str, Reading]) -> None:
-        """Fold what Kafka has dropped since, or before the fold was made."""
+        """Fold what Kafka has dropped since, or before the fold was made, and what only the archive has erased."""
         begins = topics.begins(topics.client(self._settings), reading)
+        begins = begins.latest(ledger.erased_below(connection, begins))
         for event, each in reading.items():
             for partition, offset in sorted(each.offsets.items()):
                 dropped = Range(event, partition, offset, begins.at(event, partition))

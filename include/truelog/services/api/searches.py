@@ -16,7 +16,7 @@ from truelog.support.errors import RequestRefused
 
 _VECTOR = "tsvector"
 _PAGE = """
-SELECT (SELECT row_to_json(x)::text FROM (SELECT {columns}) AS x) AS row, ''::text AS place
+SELECT (SELECT row_to_json(_row)::text FROM (SELECT {columns}) AS _row) AS row, ''::text AS place
 FROM {relation} AS r CROSS JOIN websearch_to_tsquery('english', %(words)s) AS q
 WHERE r.{vector} @@ q ORDER BY ts_rank(r.{vector}, q) DESC, {columns} LIMIT {limit}
 """

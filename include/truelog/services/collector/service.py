@@ -34,6 +34,7 @@ With the token, the sender can ask the API for an answer that contains its good 
 """
 
 import asyncio
+import codecs
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -179,6 +180,7 @@ class Collector:
         media_type = _JSON if sender.page else _media_type(request)
         if media_type not in _SPLITTERS:
             raise RequestRefused(415, f"Content-Type: send {' or '.join(_SPLITTERS)}")
+        _require_utf8(request)
         self.producer.require_reachable()
         with self._capacity.admit(sender.name) as claim:
             body = await self._body(request, claim)
@@ -208,6 +210,7 @@ class Collector:
             self._limiter.require_allowed(request.client and request.client.host)
         if _media_type(request) != _JSON:
             raise RequestRefused(415, f"Content-Type: send {_JSON}")
+        _require_utf8(request)
         with self._capacity.admit(request.state.key.name) as claim:
             return await self._body(request, claim)
 
@@ -301,9 +304,24 @@ def _response(
 
 
 def _media_type(request: Request) -> str:
+    return _content_type(request).get_content_type()
+
+
+def _require_utf8(request: Request) -> None:
+    """Require the encoding of JSON. Bytes of another one could be valid UTF-8, and would be other characters."""
+    named = _content_type(request).get_content_charset("utf-8")
+    try:
+        is_utf8 = codecs.lookup(named).name in ("utf-8", "ascii")
+    except LookupError:
+        is_utf8 = False
+    if not is_utf8:
+        raise RequestRefused(415, "Content-Type: send the charset UTF-8, in which JSON is written, or name none")
+
+
+def _content_type(request: Request) -> Message:
     header = Message()
     header["content-type"] = request.headers.get("content-type", "none/none")
-    return header.get_content_type()
+    return header
 
 
 def _now() -> datetime:

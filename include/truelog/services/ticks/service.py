@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from threading import Event
 from time import monotonic
 
+import psycopg
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
@@ -32,15 +33,18 @@ from truelog.support.errors import ServiceDown
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import KafkaUser, Settings
 
+_RETRY_SECONDS = 0.5
+
 log = logging.getLogger(__name__)
 
 
 def run(settings: Settings, stopped: Event) -> None:
     """Write a tick every `tick_seconds` until stopped. A tick that Kafka does not accept is skipped, not repeated."""
-    event_type = event_registry.event_types(settings)[TICKS]
-    topics.require_log_append_time(settings, [TICKS])
+    begun = _begin(settings, stopped)
+    if begun is None:
+        return
+    event_type, guard = begun
     broker, producer, registered = topics.client(settings), _producer(settings), RegisteredTopics(settings)
-    guard = ClockGuard(settings, newest_tick(settings, event_type))
     due = monotonic()
     while not stopped.is_set():
         try:
@@ -50,6 +54,22 @@ def run(settings: Settings, stopped: Event) -> None:
             log.warning("tick skipped: %s", down)
         due = max(due + settings.tick_seconds, monotonic())
         stopped.wait(max(0.0, due - monotonic()))
+
+
+def _begin(settings: Settings, stopped: Event) -> tuple[EventType, ClockGuard] | None:
+    """What the first tick needs. A start waits for its services; None if the service was stopped meanwhile.
+
+    Otherwise the process would end and begin again with its imports, which take seconds when all services come back.
+    """
+    while not stopped.is_set():
+        try:
+            event_type = event_registry.event_types(settings)[TICKS]
+            topics.require_log_append_time(settings, [TICKS])
+            return event_type, ClockGuard(settings, newest_tick(settings, event_type))
+        except (ServiceDown, psycopg.OperationalError) as error:
+            log.warning("a start waits for its services: %s", str(error).partition("\n")[0])
+        stopped.wait(_RETRY_SECONDS)
+    return None
 
 
 def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str], guard: ClockGuard) -> bytes:

@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.schema import record_validation
 from truelog.schema.event import Event, EventType
 from truelog.schema.required import first_missing
@@ -27,7 +28,6 @@ from truelog.sources.collector.parser import RawEvent
 from truelog.support import timestamps
 from truelog.support.errors import RequestRefused
 
-DEAD_LETTER = "dead_letter"
 RECEIPT = "received_at"
 
 

@@ -8,11 +8,12 @@ positions mean other records in a topic that was created again.
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import topics
 from truelog.log.admin_client import describe_existing
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType
-from truelog.sources.collector.classifier import DEAD_LETTER, ClassifiedRecord
+from truelog.sources.collector.classifier import ClassifiedRecord
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 

@@ -7,6 +7,7 @@ CREATE SCHEMA IF NOT EXISTS stage;    -- rows that executors have loaded for a m
 CREATE SCHEMA IF NOT EXISTS batch;    -- batch answers: for each view and version, a table like the table in `state`
 CREATE SCHEMA IF NOT EXISTS recon;    -- copies that a comparison uses
 CREATE SCHEMA IF NOT EXISTS views;    -- what readers see
+CREATE SCHEMA IF NOT EXISTS replay;   -- experimental copies of views
 CREATE SCHEMA IF NOT EXISTS iceberg;  -- the archive's catalog
 
 CREATE TABLE truelog.migration (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
@@ -433,8 +434,11 @@ COMMENT ON TABLE truelog.notification_incident IS 'The rows of one notification 
 
 CREATE TABLE truelog.notification_row (
     notification text, view text, key text, number bigint NOT NULL, change text NOT NULL, value text NOT NULL,
-    settled_after timestamptz, incident uuid REFERENCES truelog.notification_incident, retracted boolean NOT NULL DEFAULT false, changed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (notification, view, key)
+    settled_after timestamptz, incident uuid REFERENCES truelog.notification_incident, retracted boolean NOT NULL DEFAULT false, changed_at timestamptz NOT NULL DEFAULT now(),
+    declared uuid,  -- hash of the declaration of the rule, if the row counts only under it
+    PRIMARY KEY (notification, view, key)
 );
+CREATE INDEX notification_row_declared ON truelog.notification_row (declared) WHERE declared IS NOT NULL;
 CREATE INDEX notification_row_key ON truelog.notification_row (view, key);
 CREATE INDEX notification_row_untold ON truelog.notification_row (view) WHERE incident IS NULL;
 CREATE INDEX notification_row_incident ON truelog.notification_row (incident);
@@ -442,13 +446,26 @@ COMMENT ON TABLE truelog.notification_row IS 'The rows that a notification rule 
 
 CREATE TABLE truelog.notification_delivery (
     id uuid PRIMARY KEY, number bigint GENERATED ALWAYS AS IDENTITY, incident uuid NOT NULL REFERENCES truelog.notification_incident,
-    says text NOT NULL CHECK (says IN ('opened', 'retracted')), made_at timestamptz NOT NULL DEFAULT now(),
+    channel text NOT NULL, says text NOT NULL CHECK (says IN ('opened', 'retracted', 'resolved', 'ended')), made_at timestamptz NOT NULL DEFAULT now(),
     tries integer NOT NULL DEFAULT 0, next_at timestamptz NOT NULL DEFAULT now(), failed text,
-    outcome text CHECK (outcome IN ('delivered', 'refused', 'abandoned')), done_at timestamptz
+    outcome text CHECK (outcome IN ('delivered', 'refused', 'abandoned', 'over')), done_at timestamptz
 );
-CREATE INDEX notification_delivery_waiting ON truelog.notification_delivery (number) WHERE done_at IS NULL;
+CREATE INDEX notification_delivery_waiting ON truelog.notification_delivery (channel, next_at, number) WHERE done_at IS NULL;
+CREATE INDEX notification_delivery_held ON truelog.notification_delivery (incident) WHERE done_at IS NULL AND next_at = 'infinity';
 CREATE INDEX notification_delivery_incident ON truelog.notification_delivery (incident, number);
 COMMENT ON TABLE truelog.notification_delivery IS 'The notifications of incidents, with the tries to deliver each';
+
+
+-- Replays
+
+CREATE TABLE truelog.view_replay (
+    replay text PRIMARY KEY, view text NOT NULL, version integer NOT NULL, fingerprint text NOT NULL, doer text NOT NULL,
+    begins jsonb NOT NULL, ends jsonb NOT NULL,  -- offsets by topic and partition: from the first of these to before the others
+    tables text[] NOT NULL, relations text[] NOT NULL,
+    began_at timestamptz NOT NULL DEFAULT now(), built_at timestamptz, drop_at timestamptz NOT NULL,
+    left_out bigint NOT NULL DEFAULT 0, left_out_error text  -- the records on which its code fails
+);
+COMMENT ON TABLE truelog.view_replay IS 'Experimental copies of views: the records that each has counted, and when it is dropped';
 
 
 -- Commands
@@ -492,3 +509,36 @@ CREATE TABLE truelog.command_event (
 CREATE INDEX command_event_receipt ON truelog.command_event (receipt);
 CREATE INDEX command_event_pending ON truelog.command_event (event, key, number) WHERE "offset" IS NULL;
 COMMENT ON TABLE truelog.command_event IS 'The command log: the events of accepted commands; with coordinates once the log''s reader has read them';
+
+
+-- Erasures
+
+-- `id` is the id of the event. Constraints keep free text out, because a ledger that names the person is a copy.
+CREATE TABLE truelog.erasure (
+    id uuid PRIMARY KEY, number bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    step smallint NOT NULL DEFAULT 1 CHECK (step BETWEEN 1 AND 10), adopted boolean NOT NULL DEFAULT false,
+    secret_check bytea NOT NULL CHECK (octet_length(secret_check) = 32),
+    recorded_at timestamptz NOT NULL DEFAULT now(), advanced_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.erasure IS 'The ledger of erasures: one row for each, with its last finished step. adopted: a backup was restored after it';
+
+CREATE TABLE truelog.erasure_subject (
+    erasure uuid REFERENCES truelog.erasure, field text CHECK (field ~ '^[a-z][a-z0-9_]{0,62}$'),
+    hash bytea CHECK (octet_length(hash) = 32), PRIMARY KEY (erasure, field, hash)
+);
+COMMENT ON TABLE truelog.erasure_subject IS 'Whom an erasure is about: the keyed hashes of the values of these fields';
+
+CREATE TABLE truelog.erasure_end (
+    erasure uuid REFERENCES truelog.erasure, topic text CHECK (topic ~ '^[a-z][a-z0-9_]*$'), partition integer,
+    topic_id text NOT NULL CHECK (topic_id ~ '^[A-Za-z0-9_+/=-]{1,40}$'), end_offset bigint NOT NULL,
+    fields text[] NOT NULL CHECK (array_to_string(fields, ' ') ~ '^[a-z][a-z0-9_]*( [a-z][a-z0-9_]*)*$'),
+    PRIMARY KEY (erasure, topic, partition)
+);
+CREATE INDEX erasure_end_reach ON truelog.erasure_end (topic_id, partition, end_offset);
+COMMENT ON TABLE truelog.erasure_end IS 'The first offset of each partition that an erasure does not cover';
+
+CREATE TABLE truelog.erasure_count (
+    erasure uuid REFERENCES truelog.erasure, topic text CHECK (topic ~ '^[a-z][a-z0-9_]*$'), partition integer,
+    log_day timestamptz, records bigint NOT NULL CHECK (records > 0), PRIMARY KEY (erasure, topic, partition, log_day)
+);
+COMMENT ON TABLE truelog.erasure_count IS 'How many records of each log day an erasure covers, counted before they are rewritten';

@@ -120,6 +120,9 @@ CROSS JOIN LATERAL (SELECT CASE
     WHEN a.desired = 'stopped' THEN format('%s is stopped', a.application)
     WHEN NOT a.alive THEN format('%s is not running', a.application)
     WHEN b.view IS NOT NULL THEN format('%s is catching up', coalesce(a.application, 'its stream'))
+    WHEN EXISTS (  -- whose step VIEWS is not finished (docs/decisions/087-erasure.md)
+        SELECT FROM truelog.erasure e JOIN truelog.erasure_end x ON x.erasure = e.id WHERE e.step < 8 AND x.topic = ANY(d.reads)
+    ) THEN 'an erasure is unfinished: rows may show people who are to be forgotten'
     ELSE '' END AS matter) why;
 COMMENT ON VIEW truelog.answer IS 'The layer that serves each view''s readers, the time up to which the layer covers the log, and the reason if the view has a problem';
 GRANT SELECT ON truelog.answer TO PUBLIC;  -- only roles that may use the `truelog` schema can reach it

@@ -38,8 +38,6 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
     Raises:
         BadDeclaration: names the step.
     """
-    numbers = {each.name(): plan.number(each) for each in plan.items(plan.analyzed(inputs).output())}
-    groups, order = {numbers[n] for n in by}, {numbers[n] for n in COORDINATES}
     analyzed = plan.analyzed(rows)
     if changing := plan.unstable(rows, again):
         raise BadDeclaration(
@@ -49,13 +47,62 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
         kind = node.nodeName()
         if kind not in _STEPS:
             raise BadDeclaration(f"{name}: the fold uses {kind}. It may filter, explode, aggregate and use windows.")
+        if kind == "LogicalRDD" and node.rdd().id() != plan.source(inputs):
+            raise BadDeclaration(f"{name}: the fold reads rows that are not among its inputs.")
         if kind == "Aggregate":
-            _require_by(name, groups, plan.items(node.groupingExpressions()))
+            _require_by(name, by, _kept_below(node, by), plan.items(node.groupingExpressions()))
             _require_unordered(name, _functions(plan.items(node.aggregateExpressions()), "AggregateExpression"))
         if kind == "Window":
-            _require_by(name, groups, plan.items(node.partitionSpec()))
-            _require_order(name, order, node)
-    _require_same_by(name, groups, by, analyzed)
+            kept = _kept_below(node, by)
+            _require_by(name, by, kept, plan.items(node.partitionSpec()))
+            _require_order(name, kept, node)
+    _require_same_by(name, by, analyzed)
+
+
+_Kept = dict[int, str]  # columns of a step that are unchanged columns of the inputs, by their numbers
+
+
+def _kept(node: Any, by: Collection[str]) -> _Kept:
+    """The columns of a step that have the values of `by` and of the coordinates in the inputs."""
+    match node.nodeName():
+        case "LogicalRDD":
+            names = {plan.number(each): each.name() for each in plan.items(node.output())}
+            return {number: column for number, column in names.items() if column in by or column in COORDINATES}
+        case "Project" | "Aggregate" as kind:
+            made = node.projectList() if kind == "Project" else node.aggregateExpressions()
+            return _selected(plan.items(made), _kept_below(node, by))
+        case "Union":
+            return _in_each_half(node, by)
+        case "Expand":
+            return {}
+        case "Generate":  # several rows have the coordinates of one input
+            return {number: column for number, column in _kept_below(node, by).items() if column in by}
+    return _kept_below(node, by)
+
+
+def _kept_below(node: Any, by: Collection[str]) -> _Kept:
+    return _kept(node.children().apply(0), by)
+
+
+def _selected(expressions: Iterable[Any], below: _Kept) -> _Kept:
+    """The kept columns among these expressions, which may rename them."""
+    kept = {}
+    for each in expressions:
+        read = each.child() if each.nodeName() == "Alias" else each
+        if read.nodeName() == "AttributeReference" and plan.number(read) in below:
+            kept[plan.number(each)] = below[plan.number(read)]
+    return kept
+
+
+def _in_each_half(union: Any, by: Collection[str]) -> _Kept:
+    """A union takes columns by their places. It may have two rows with the coordinates of one input."""
+    halves = []
+    for each in plan.items(union.children()):
+        kept = _kept(each, by)
+        halves.append([kept.get(plan.number(column)) for column in plan.items(each.output())])
+    numbers = [plan.number(each) for each in plan.items(union.output())]
+    places = zip(numbers, zip(*halves, strict=True), strict=True)
+    return {number: columns[0] for number, columns in places if columns[0] in by and len({*columns}) == 1}
 
 
 def require_row_wise(name: str, declared: DataFrame, again: DataFrame) -> None:
@@ -73,31 +120,32 @@ def require_row_wise(name: str, declared: DataFrame, again: DataFrame) -> None:
         raise BadDeclaration(f"{name}: a step uses {', '.join(others)}. It may only use its state and its input.")
 
 
-def _require_same_by(name: str, groups: Collection[int], by: Collection[str], analyzed: Any) -> None:
+def _require_same_by(name: str, by: Collection[str], analyzed: Any) -> None:
     """The rows of a group have its values, or they could be in the place of another group's rows."""
-    made = {each.name(): plan.number(each) for each in plan.items(analyzed.output())}
-    if changed := [column for column in by if column in made and made[column] not in groups]:
+    kept = _kept(analyzed, by)
+    made = {each.name(): kept.get(plan.number(each)) for each in plan.items(analyzed.output())}
+    if changed := [column for column in by if column in made and made[column] != column]:
         raise BadDeclaration(f"{name}: the fold changes {', '.join(changed)}, which every row of a group must have.")
 
 
-def _require_by(name: str, by: Collection[int], expressions: Iterable[Any]) -> None:
-    found = {plan.number(each) for each in expressions if each.nodeName() == "AttributeReference"}
-    if not found >= set(by):
+def _require_by(name: str, by: Collection[str], kept: _Kept, expressions: Iterable[Any]) -> None:
+    if not _columns(kept, expressions) >= set(by):
         raise BadDeclaration(
             f"{name}: an aggregate or a window of the fold covers several groups. Add the columns of `by`, unchanged."
         )
 
 
-def _require_order(name: str, order: Collection[int], window: Any) -> None:
+def _require_order(name: str, kept: _Kept, window: Any) -> None:
     functions = list(_functions(plan.items(window.windowExpressions()), "WindowExpression"))
-    stated = {plan.number(column) for each in plan.items(window.orderSpec()) for column in _columns(each)}
-    is_total = stated >= set(order)
+    stated = [each.child() for each in plan.items(window.orderSpec())]
+    is_total = _columns(kept, stated) >= set(COORDINATES)
     if not stated or (not is_total and _covers_ties(window)):
         _require_unordered(name, functions)
         return
     if not is_total:
         raise BadDeclaration(
-            f"{name}: a window of the fold has an order that leaves ties. End it with {', '.join(COORDINATES)}."
+            f"{name}: a window of the fold has an order that leaves ties. End it with {', '.join(COORDINATES)}. "
+            "Use it before a union or an explode, after which several rows have the same coordinates."
         )
     _require_exact(name, functions)
 
@@ -140,5 +188,6 @@ def _functions(expressions: Iterable[Any], kind: str) -> Iterator[Any]:
             yield function.aggregateFunction() if function.nodeName() == "AggregateExpression" else function
 
 
-def _columns(expression: Any) -> Iterator[Any]:
-    return (each for each in plan.nodes(expression) if each.nodeName() == "AttributeReference")
+def _columns(kept: _Kept, expressions: Iterable[Any]) -> set[str]:
+    """The kept columns among these expressions."""
+    return {*_selected(expressions, kept).values()}

@@ -62,7 +62,13 @@ def changed_rows(table: Table) -> sql.Composed:
 def all_rows(table: Table) -> sql.Composed:
     """The query of all rows that readers see: key and value."""
     state = sql.Identifier("state", table.name)
-    return sql.SQL("SELECT {} FROM {} AS noted WHERE {}").format(_shown(table), state, sql.SQL(table.shown_if))
+    return sql.SQL("SELECT {} FROM {} AS noted WHERE ({})").format(_shown(table), state, sql.SQL(table.shown_if))
+
+
+def shown_keys(connection: Connection, table: Table, condition: sql.Composable) -> list[str]:
+    """The keys, as an output has them, of the rows that readers see and that fit a condition on `noted`."""
+    rows = sql.SQL("SELECT key FROM ({} AND {}) AS shown").format(all_rows(table), condition)
+    return [str(key) for (key,) in connection.execute(rows).fetchall()]
 
 
 def forget(connection: Connection, table: Table) -> None:

@@ -10,7 +10,7 @@ An output begins with the whole table. `truelog.relay` publishes the outbox to K
 
 from psycopg import sql
 
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import changes
@@ -61,6 +61,25 @@ def begin(connection: Connection, compiled: CompiledView) -> None:
     _forget(connection, *_version(compiled))
     changes.forget(connection, compiled.own)
     _record(connection, compiled, changes.all_rows(compiled.own))
+
+
+def pass_by(connection: Connection, compiled: CompiledView, published: int) -> int | None:
+    """Let all earlier steps leave the outbox as soon as the relay is past a new step, which changes nothing.
+
+    The new step has one row of the table as it is. The output of an empty table begins again instead, but not before
+    everything is published: if it is published only to this number, return None. Otherwise, return the last number.
+    """
+    last = "SELECT number FROM truelog.output WHERE (view, version) = (%s, %s)"
+    with connection.transaction():
+        connection.execute("SELECT FROM truelog.view WHERE (view, version) = (%s, %s) FOR UPDATE", _version(compiled))
+        row = sql.SQL("SELECT key, value FROM ({}) AS shown LIMIT 1").format(changes.all_rows(compiled.own))
+        if connection.execute(row).fetchone() is not None:
+            _record(connection, compiled, row)
+        elif published < read_value(connection, last, _version(compiled)):
+            return None
+        else:
+            begin(connection, compiled)
+        return int(read_value(connection, last, _version(compiled)))
 
 
 def end(connection: Connection, view: str, version: int) -> None:

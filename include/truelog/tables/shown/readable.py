@@ -13,6 +13,7 @@ from psycopg import sql
 from truelog.storage.database import Connection, names, read_value
 from truelog.support.errors import BadDeclaration
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.side_tables import relation_names
 from truelog.tables.table import Table
 from truelog.views.catalogue import table_name
 from truelog.views.placeholders import filled
@@ -28,10 +29,16 @@ JOIN pg_rewrite w ON w.oid = d.objid
 JOIN pg_class shown ON shown.oid = w.ev_class AND shown.relnamespace = 'views'::regnamespace
 WHERE v.view = %s ORDER BY 1
 """
-# The name of one view must not be the name of a version of another.
-_CLASH = """
-SELECT view FROM truelog.view WHERE view = %(pinned)s
-UNION ALL SELECT view FROM truelog.view WHERE view || '_v' || version = %(view)s LIMIT 1
+# The view that readers already see under one of these names, its own or that of a version.
+_TAKEN = """
+WITH shown AS (
+    SELECT view, version, substring(each FROM '^CREATE VIEW "views"."([^"]+)"') AS name
+    FROM truelog.view, unnest(definitions) AS each WHERE view <> %(view)s AND pinned IS NOT NULL
+)
+SELECT name, view FROM (
+    SELECT name, view FROM shown
+    UNION ALL SELECT view || '_v' || version || substr(name, 1 + length(view)), view FROM shown
+) AS taken WHERE name = ANY(%(names)s) ORDER BY name, view LIMIT 1
 """
 
 
@@ -44,14 +51,10 @@ def describe(connection: Connection, compiled: CompiledView) -> None:
     """Keep the statements that show the version, and let readers see it under its own name.
 
     Raises:
-        BadDeclaration: another view has the name of this version.
+        BadDeclaration: readers see a relation of another view under one of its names.
     """
+    _require_free_names(connection, compiled)
     version = compiled.name, compiled.view.version
-    clash = read_value(connection, _CLASH, {"view": version[0], "pinned": compiled.own.name})
-    if clash is not None:
-        raise BadDeclaration(
-            f"{compiled.own.name} would be both a view and a version of a view ({clash}). Name one of them differently."
-        )
     shown = [each.as_string(connection) for each in _definitions(connection, compiled, _by_view(compiled))]
     connection.execute(
         "UPDATE truelog.view SET definitions = %s WHERE (view, version) = (%s, %s) AND definitions IS DISTINCT FROM %s",
@@ -65,6 +68,18 @@ def describe(connection: Connection, compiled: CompiledView) -> None:
     )
     if changed.rowcount:
         _run(connection, pinned)
+
+
+def _require_free_names(connection: Connection, compiled: CompiledView) -> None:
+    """Require that no other view has one of these names: `CREATE VIEW` would take its readers to other rows."""
+    suffixes = ("", *relation_names(compiled.view))
+    names = [name(each) for name in (_by_view(compiled), _by_version(compiled)) for each in suffixes]
+    taken = connection.execute(_TAKEN, {"view": compiled.name, "names": names}).fetchone()
+    if taken is not None:
+        raise BadDeclaration(
+            f"{compiled.name}: readers already see views.{taken[0]}, which the view {taken[1]} declares. Name one of "
+            f"them differently."
+        )
 
 
 def lock(connection: Connection, view: str) -> None:

@@ -37,7 +37,7 @@ def folder(ground: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def opened(*_: Any, **__: Any) -> Iterator[tuple[Any, Any]]:
         yield ground.lab.context, ground.compiled
 
-    monkeypatch.setattr(patterning, "VIEW", ground.compiled.name)
+    monkeypatch.setattr(patterning, "MATCHES", ground.compiled.name)
     monkeypatch.setattr(batch_context, "open_view", opened)
     (tmp_path / f"{ground.compiled.name}.py").write_text(VIEW)
     return str(tmp_path)

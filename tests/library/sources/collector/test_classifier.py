@@ -22,7 +22,8 @@ from tests.library.posted import (
     posted,
     typed,
 )
-from truelog.sources.collector.classifier import DEAD_LETTER, ClassifiedRecord
+from truelog.erasure.dead_letter import DEAD_LETTER
+from truelog.sources.collector.classifier import ClassifiedRecord
 from truelog.sources.collector.parser import split_document, split_lines
 from truelog.support.errors import RequestRefused
 

@@ -65,6 +65,7 @@ def test_a_group_recovers_when_a_repair_removes_its_surplus(ground: Archived) ->
     ground.stream()
     assert oversized(ground) == [["b"]]
     assert reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True)).verdict == "EQUAL"
+    assert oversized(ground) == [], "the repair records it, and waits for no batch"
     ground.click(1, [("b", "4", 4)])
     ground.stream()
     assert (rows(ground), oversized(ground)) == ([("a", 5, 1), ("b", 3, 1), ("b", 4, 1)], [])

@@ -138,6 +138,7 @@ def test_texts_that_no_index_could_contain(timeline: Timeline) -> None:
     assert compare(timeline.archived.rebuilder).verdict == "EQUAL"
 
 
+@pytest.mark.nightly
 def test_random_events_in_random_batches(timeline: Timeline) -> None:
     draw, people = random.Random(14), "abcd"
     for _ in range(6):

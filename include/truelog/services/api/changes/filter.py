@@ -48,7 +48,7 @@ class Filter:
             )
             for number, each in enumerate(self.conditions)
         ]
-        return sql.SQL("(SELECT row_to_json(x)::text FROM (SELECT {}) AS x)").format(sql.SQL(", ").join(cast))
+        return sql.SQL("(SELECT row_to_json(_row)::text FROM (SELECT {}) AS _row)").format(sql.SQL(", ").join(cast))
 
 
 def filter_of(relation: Relation, key: Sequence[str], where: Sequence[str], scope: Scope | None) -> Filter:

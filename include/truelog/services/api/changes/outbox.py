@@ -41,7 +41,7 @@ SELECT s.version, s.layer, s.offsets::text, p.number, p.identity::text, r.rows
 FROM truelog.served s JOIN truelog.published_place p ON (p.view, p.version) = (s.view, s.version)
 CROSS JOIN LATERAL (
     SELECT array_agg(page.row) AS rows FROM (
-        SELECT (SELECT row_to_json(x)::text FROM (SELECT {columns}) AS x) AS row
+        SELECT (SELECT row_to_json(_row)::text FROM (SELECT {columns}) AS _row) AS row
         FROM {relation} AS r{where} LIMIT {limit}
     ) AS page
 ) r WHERE s.view = %(view)s

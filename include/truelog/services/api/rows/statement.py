@@ -122,7 +122,7 @@ def _selected(form: _Form, types: dict[str, str]) -> sql.Composed:
     place = sql.SQL(", ").join(sql.SQL("{}::text").format(each) for each in sorted_by)
     merged_by = [sql.SQL(", {} AS {}").format(each, sql.Identifier(f"o{n}")) for n, each in enumerate(sorted_by)]
     return sql.SQL(
-        "SELECT (SELECT row_to_json(x)::text FROM (SELECT {}) AS x) AS row, "
+        "SELECT (SELECT row_to_json(_row)::text FROM (SELECT {}) AS _row) AS row, "
         "to_json(ARRAY[{}]::text[])::text AS place{} FROM {} AS r"
     ).format(chosen, place, sql.Composed(merged_by), sql.Identifier("views", form.relation))
 

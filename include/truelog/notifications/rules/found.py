@@ -1,15 +1,16 @@
-"""Notification rule: sends notifications of rows to a channel, as data.
+"""Found rule: a notification rule about the matches of a pattern rule, or the hits of a stored search."""
 
-A rule names a pattern rule or a stored search, a channel, the columns whose equal values are one incident, and a
-template. `check` checks a rule before it enters the log.
-"""
-
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from string import Template
-from typing import Any
+from typing import Any, ClassVar
 
-from truelog.support.errors import BadInput
+from truelog.notifications.rules.rule import NotificationRule, columns_in, columns_of, require_known
+from truelog.rules.names import HITS, MATCHES
+
+WINDOW_SECONDS = 3_600  # by default
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ class Kind:
 
 KINDS = {
     "match": Kind(
-        "matches",
+        MATCHES,
         "rule",
         ("entity_id", "entity", "match_id", "rule", "rule_version", "outcome", "first_time", "last_time", "shown"),
         "$rule: $entity $entity_id at $last_time",
         ("found", "late"),
     ),
     "hit": Kind(
-        "search_hits",
+        HITS,
         "search",
         ("document", "search", "search_version", "event_type", "event_time", "logged_at", "snippet"),
         "$search: $snippet",
@@ -49,51 +50,58 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class NotificationRule:
-    """A rule that has been checked."""
+class FoundRule(NotificationRule):
+    """An incident takes in further rows for `window_seconds`, and is retracted if all its rows are undone."""
 
-    name: str
-    kind: str
-    subject: str
-    channel: str
-    group_by: tuple[str, ...]
     window_seconds: int
-    template: str
+
+    last_says: ClassVar[str] = "retracted"
 
     @property
     def about(self) -> Kind:
         return KINDS[self.kind]
 
+    @property
+    def view(self) -> str:
+        return self.about.view
+
+    @property
+    def incident_seconds(self) -> int:
+        return self.window_seconds
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"window_seconds": self.window_seconds}
+
     def fits(self, row: Mapping[str, Any] | None) -> bool:
-        """Whether the rule tells of this row. None: the row has vanished."""
         if row is None or row[self.about.named] != self.subject:
             return False
         return self.about.outcomes is None or row["outcome"] in self.about.outcomes
+
+    def leaves(self, row: Mapping[str, Any] | None) -> bool:
+        return not self.fits(row)
+
+    def settled_after(self, row: Mapping[str, Any], made_at: datetime) -> Any:
+        return row.get("settled_after")
+
+    def is_expired(self, key: str, limit: datetime | None) -> bool:
+        if self.about.aged is None or limit is None:
+            return False
+        return datetime.fromisoformat(json.loads(key)[self.about.aged]) < limit
 
     def text(self, row: Mapping[str, Any]) -> str:
         values = {name: "" if row[name] is None else str(row[name]) for name in self.about.columns}
         return Template(self.template).substitute(values)
 
 
-def check(state: Mapping[str, Any], name: str) -> NotificationRule:
+def check(state: Mapping[str, Any], name: str) -> FoundRule:
     """The rule of a declaration.
 
     Raises:
         BadInput: says what is wrong.
     """
-    kind = KINDS.get(state["kind"])
-    if kind is None:
-        raise BadInput(f"kind: a rule is about a {' or a '.join(KINDS)}")
-    grouped = tuple(filter(None, (each.strip() for each in (state.get("group_by") or "").split(","))))
-    template = state["template"]
-    try:
-        valid, named = Template(template).is_valid(), Template(template).get_identifiers()
-    except ValueError:
-        valid, named = False, []
-    if not valid or not template.strip():
-        raise BadInput("template: write columns as $name, and a dollar sign as $$")
-    if unknown := sorted({*grouped, *named} - set(kind.columns)):
-        raise BadInput(f"a {state['kind']} has no column {unknown[0]}; it has {', '.join(kind.columns)}")
-    return NotificationRule(
-        name, state["kind"], state["subject"], state["channel"], grouped, int(state["window_seconds"]), template
-    )
+    kind, grouped = KINDS[state["kind"]], columns_of(state.get("group_by"))
+    columns = dict.fromkeys(kind.columns)
+    require_known([*grouped, *columns_in(state["template"])], columns, f"a {state['kind']}")
+    common = (name, state["kind"], state["subject"], state["channel"], grouped, state["template"])
+    return FoundRule(*common, int(state["window_seconds"]))

@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from commands.set_notification import SetNotification
 from tests.library.notifications.found_rows import hit, match
-from truelog.notifications.rule import KINDS, check
+from truelog.notifications.rules.declaration import check
+from truelog.notifications.rules.found import KINDS
 from truelog.support.errors import BadInput
 
 
@@ -17,7 +20,7 @@ from truelog.support.errors import BadInput
         ({"template": " "}, r"write columns as \$name"),
         ({"template": "${snippet.__class__}"}, r"write columns as \$name"),
         ({"group_by": "entity_id"}, "a hit has no column entity_id"),
-        ({"kind": "tick"}, "a rule is about a match or a hit"),
+        ({"kind": "tick"}, "a rule is about a match or a hit or a row"),
     ],
 )
 def test_a_bad_rule_is_refused(changed: dict[str, Any], reason: str) -> None:
@@ -32,3 +35,11 @@ def test_columns_of_templates_are_columns_of_the_views() -> None:
         assert set(KINDS[name].columns) <= row.keys()
         rule = {"kind": name, "subject": "a", "channel": "ops", "window_seconds": 60, "template": KINDS[name].template}
         assert check(rule, "a").text(row)
+
+
+def test_an_incident_of_hits_lasts_an_hour_by_default() -> None:
+    common = {"notification": "a", "subject": "b", "channel": "ops", "template": "c"}
+    assert SetNotification.model_validate(common | {"kind": "hit"}).window_seconds == 3_600
+    assert SetNotification.model_validate(common | {"kind": "row", "condition": "d"}).window_seconds is None
+    with pytest.raises(ValidationError, match="condition: a rule about a row needs it"):
+        SetNotification.model_validate(common | {"kind": "row"})

@@ -1,0 +1,41 @@
+"""Finds problems of the notifier: it is down, it is behind the changes of a view, or a channel accepts nothing."""
+
+from collections.abc import Iterator
+
+from truelog.alerts.rules import Finding, Observation
+from truelog.lag import notification_lag
+from truelog.lag.notification_lag import DEAD_SECONDS, Waiting
+from truelog.storage import db_snapshot
+from truelog.support.durations import in_words
+from truelog.support.settings import Settings
+
+NOTIFICATION_KINDS = ("notifier_down", "notifier_behind", "notifications_waiting")
+_LATE_SECONDS = 60.0
+
+
+def observe(settings: Settings) -> Observation:
+    """One finding if the notifier is down. Otherwise, one for each view and one for each channel that is late.
+
+    While the notifier is down, what is late is its effect, or was late before.
+    """
+    with db_snapshot.read_snapshot(settings) as connection:
+        needed, age = notification_lag.is_needed(connection), notification_lag.look_age(connection)
+        unread, undelivered = notification_lag.unread(connection), notification_lag.undelivered(connection)
+    if not needed:
+        return Observation()
+    late = (
+        *_late("notifier_behind", unread, "changed rows are not read"),
+        *_late("notifications_waiting", undelivered, "notifications wait"),
+    )
+    if age is None or age > DEAD_SECONDS:
+        since = "never looked" if age is None else f"not looked for {in_words(age)}"
+        down = Finding("notifier_down", "notifier", f"the notifier has {since}")
+        return Observation((down,), frozenset(each.key for each in late))
+    return Observation(late)
+
+
+def _late(kind: str, waiting: list[Waiting], what: str) -> Iterator[Finding]:
+    for each in waiting:
+        if each.seconds >= _LATE_SECONDS:
+            reason = f": {each.failed}" if each.failed else ""
+            yield Finding(kind, each.name, f"{each.count:,} {what}; the oldest is {in_words(each.seconds)} old{reason}")

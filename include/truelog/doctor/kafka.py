@@ -1,0 +1,93 @@
+"""Kafka: the sign-in of each principal, encryption, and the topics of the declared event types."""
+
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka import KafkaException
+
+from truelog.doctor.result import Area, Result
+from truelog.doctor.transport import encryption, is_this_machine
+from truelog.log import topics
+from truelog.log.admin_client import Client, describe_existing, reason
+from truelog.schema.event import EventType, load_proposals
+from truelog.schema.names import TICKS
+from truelog.support.durations import in_words
+from truelog.support.errors import TopicRefused
+from truelog.support.settings import KafkaUser, Settings
+
+_SECONDS = 10.0
+_COPIES = 3  # of a partition, where there are as many brokers
+
+
+def _checks(area: Area, settings: Settings) -> Iterator[Result]:
+    hosts = [each.strip().rpartition(":")[0] for each in settings.kafka_bootstrap.split(",")]
+    protocol = settings.kafka_protocol.upper()
+    remote = next((host for host in hosts if not is_this_machine(host)), hosts[0])
+    cure = "Set TRUELOG_KAFKA_PROTOCOL=SASL_SSL, and let the brokers listen with TLS."
+    yield encryption(area, remote, encrypted="SSL" in protocol, cure=cure)
+    if not protocol.startswith("SASL"):
+        yield area.failed(
+            "principals", f"{protocol}: anyone can write", "Use SASL_SSL, and give each principal a password."
+        )
+    yield from _principals(area, settings)
+    broker = topics.client(settings)
+    types, broken = load_proposals(settings.events_folder)
+    for name, why in broken.items():
+        yield area.failed(f"event {name}", why, "Mend the file: `truelog events show` names the place.")
+    yield from _topics(area, broker, types)
+
+
+def _principals(area: Area, settings: Settings) -> Iterator[Result]:
+    for user in KafkaUser:
+        if user is not KafkaUser.ADMIN and not settings.kafka_passwords[user]:
+            cure = f"Give {user} a password (TRUELOG_{user.password_setting.upper()}), and run `truelog up`."
+            yield area.warning(str(user), f"its duty falls to {settings.kafka_user}", cure)
+            continue
+        client = Client(settings, user)
+        try:
+            found = client.list_topics(timeout=_SECONDS)
+            yield area.fine(str(user), f"signs in; {len(found.brokers)} broker{'s'[: len(found.brokers) != 1]}")
+        except KafkaException as error:
+            cure = "Check TRUELOG_KAFKA_BOOTSTRAP and the principal's password. See `truelog status`."
+            yield area.failed(str(user), reason(client, error.args[0]), cure)
+
+
+def _topics(area: Area, broker: Client, types: Mapping[str, EventType]) -> Iterator[Result]:
+    """One result for each topic that is not as declared, or one for all of them."""
+    names = sorted({*types, TICKS})
+    present, absent = describe_existing(broker, names, _SECONDS)
+    kept = topics.retention_seconds(broker, present)
+    brokers = len(broker.list_topics(timeout=_SECONDS).brokers)
+    troubles = list[Result]()
+    for name in names:
+        if name not in present:
+            cure = "Run `truelog up`, or let the reader describe the topic (include/truelog/log/access.py)."
+            troubles.append(area.failed(f"topic {name}", absent[name], cure))
+            continue
+        try:
+            topics.require_broker_timestamps(broker, [name])
+        except TopicRefused as error:
+            troubles.append(
+                area.failed(f"topic {name}", str(error), "Its records cannot be corrected: see the message.")
+            )
+        copies = min(len(each.replicas) for each in present[name].partitions)
+        if copies < min(brokers, _COPIES):
+            found = f"{copies} of {brokers} brokers keep a copy"
+            troubles.append(area.warning(f"topic {name}", found, f"Raise its replication factor to {_COPIES}."))
+        if name in types:
+            troubles += _unlike(area, name, types[name], len(present[name].partitions), kept[name])
+    yield from troubles or [area.fine("topics", f"{len(names)} are as declared")]
+
+
+def _unlike(area: Area, name: str, declared: EventType, partitions: int, kept: float | None) -> Iterator[Result]:
+    topic, cure = declared.topic, "Run `truelog up`, which makes topics as declared."
+    if partitions != topic.partitions:
+        found = f"{partitions} partitions instead of {topic.partitions}"
+        more = f"Declare `partitions={partitions}`: partitions cannot be removed."
+        yield area.warning(f"topic {name}", found, cure if partitions < topic.partitions else more)
+    wanted = None if topic.compacted else topic.retention_ms / 1000
+    if kept is not None and (wanted is None or kept < wanted):
+        found = f"records are deleted after {in_words(kept)}, before the declared time"
+        yield area.failed(f"topic {name}", found, f"{cure} Records that no reader has read yet can be lost.")
+
+
+KAFKA = Area("kafka", _checks, (KafkaException,), "Start it, and check TRUELOG_KAFKA_BOOTSTRAP. See `truelog status`.")

@@ -1,0 +1,302 @@
+"""Forgets a person: performs the steps of `docs/decisions/087-erasure.md`. Each step may be repeated.
+
+The ledger has the last finished step, so a command that is repeated after a crash continues there. One erasure runs at
+a time. Applications and services go on meanwhile.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from truelog.archive import reader as archive_reader
+from truelog.archive.audit import faults
+from truelog.archive.audit_evidence import run_audit
+from truelog.batch import partials
+from truelog.batch.batch_context import BatchContext, each_alone, load_beside, open_batch
+from truelog.batch.rebuild import Rebuilder
+from truelog.control import event_registry, view_versions
+from truelog.control.view_loader import LoadedViews
+from truelog.erasure import ledger
+from truelog.erasure.erasure import Erasure, Erasures
+from truelog.erasure.ledger import CoveredDay, Entry, Step
+from truelog.erasure.subject import Named
+from truelog.forgetting import command_copies, erasure_log, notification_copies, outputs, stored_texts
+from truelog.forgetting.erase_view import ErasedView, erase_view
+from truelog.forgetting.other_versions import drop_others
+from truelog.forgetting.request import erasers, made_versions, require_secret_of, secret_of, wanted
+from truelog.reconcile.reconcile import reconcile_views
+from truelog.reconcile.reconcile_result import ReconcileRequest
+from truelog.replays import store as replays
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import OperationKind
+from truelog.storage.database import Connection, connect
+from truelog.support import faults as fault_points
+from truelog.support.errors import NotForgotten, TruelogError
+from truelog.support.settings import Settings
+from truelog.tables import deploy, kinds
+from truelog.tables.compiled_view import CompiledView
+
+log = logging.getLogger("truelog.forgetting")
+
+
+@dataclass
+class Forgetting:
+    """One erasure, and what its steps need. `connection` holds the lock of erasures."""
+
+    context: BatchContext
+    connection: Connection
+    erasure: Erasure
+    doer: str
+    changed: Counter[str] = field(default_factory=Counter)  # rows, by view
+
+    def run(self) -> None:
+        """Perform the steps that are not finished yet.
+
+        Raises:
+            NotForgotten, ArchiveBehind: a step cannot be finished yet.
+            NotSetUp: the home has another secret than at the request.
+        """
+        require_secret_of(self._settings, self.erasure)
+        steps = {
+            Step.PUBLISHED: self._publish,
+            Step.ARCHIVED: self._wait_for_archive,
+            Step.COUNTED: self._count,
+            Step.REWRITTEN: self._rewrite,
+            Step.EXPIRED: self._expire,
+            Step.PARTIALS: self._drop_partials,
+            Step.VIEWS: self._erase_views,
+            Step.COPIES: self._forget_copies,
+            Step.PROVED: self._prove,
+        }
+        finished = ledger.step_of(self.connection, self.erasure)
+        for step, perform in steps.items():
+            if step > finished:
+                log.info("erasure %s: step %d of %d, %s", self.erasure.id, step, len(Step), step.name.lower())
+                perform()
+                fault_points.reach(f"forget.{step.name.lower()}")
+                ledger.finish(self.connection, self.erasure, step)
+
+    def _publish(self) -> None:
+        erasure_log.publish(self._settings, self.context.event_types, self.erasure)
+
+    def _wait_for_archive(self) -> None:
+        archive_reader.wait_for(self._settings, self.erasure.ends, seconds=self._settings.archive_wait_seconds)
+
+    def _count(self) -> None:
+        found: list[CoveredDay] = []
+        is_adopted = ledger.is_adopted(self.connection, self.erasure)
+        for eraser in erasers(self._settings, self.context.event_types, self.erasure):
+            found += eraser.count(with_erased=is_adopted)
+        ledger.record_counts(self.connection, self.erasure, found)
+
+    def _rewrite(self) -> None:
+        command_copies.require_read(self.connection, self.erasure)
+        for eraser in erasers(self._settings, self.context.event_types, self.erasure):
+            eraser.rewrite()
+
+    def _expire(self) -> None:
+        for eraser in erasers(self._settings, self.context.event_types, self.erasure):
+            eraser.expire()
+
+    def _drop_partials(self) -> None:
+        made = set(made_versions(self.connection, self.erasure))  # also those for which only `recompute` has worked
+        for compiled in (each for each in self._loaded if (each.name, each.view.version) in made):
+            for table in kinds.daily(compiled):
+                partials.drop_touched(self._settings, table)
+
+    def _erase_views(self) -> None:
+        self._forget_notifications()
+        done = each_alone(self._affected, self._erase, _failed)
+        self.changed = Counter()
+        for each in done:
+            self.changed[each.view] += each.changed
+        _require_equal([(each.view, each.reason or each.verdict) for each in done if each.verdict != "EQUAL"])
+        self._drop_other_versions()
+
+    def _erase(self, compiled: CompiledView) -> ErasedView:
+        with connect(self._settings, autocommit=True) as connection:
+            deploy.require_same_code(connection, compiled)
+            return erase_view(Rebuilder(self.context, connection, compiled))
+
+    def _drop_other_versions(self) -> None:
+        """Drop the versions that no code can rebuild, unless one has come meanwhile, which the next run erases.
+
+        Raises:
+            NotForgotten: one has come, or one is in use.
+        """
+        for view, version in sorted(self._made_now() - self._made):
+            raise NotForgotten(
+                f"version {version} of {view} was built meanwhile. Repeat the command: it erases it too."
+            )
+        others = self._made - set(self._versions)
+        drop_others(self._settings, self.connection, self._erasures, others, self.context.views.refused)
+
+    def _forget_copies(self) -> None:
+        names = sorted({view for view, _ in self._versions})
+        outputs.forget_published(self._settings, self.connection, self._views)
+        if held := replays.drop_readers(self.connection, self.erasure.fields.keys()):
+            raise NotForgotten(f"a query uses these replays: {', '.join(held)}. Repeat the command when it has ended.")
+        self._forget_notifications()
+        command_copies.forget_commands(self.connection, self.context.event_types, self._erasures)
+        streamed = [(each.name, each.view.version) for each in self._views if not each.view.batch_only]
+        stored_texts.drop_answers(self.connection, streamed)
+        stored_texts.forget_reports(self._settings, self.connection, names)
+        stored_texts.forget_texts(self.connection, self._erasures)
+
+    def _forget_notifications(self) -> None:
+        """Before the repairs, so that nothing is retracted, and again when the notifier has read their changes."""
+        views = sorted({view for view, _ in self._versions})
+        notification_copies.forget_notifications(self.connection, self._erasures, views)
+
+    def _prove(self) -> None:
+        audited = run_audit(self._settings).partitions
+        wrong = [fault for each in audited if each.topic in self.erasure.fields for fault in faults(each)]
+        if wrong:
+            raise NotForgotten(f"the archive is not sound: {wrong[0]}. See `truelog archive audit`.")
+        found = reconcile_views(self._affected, ReconcileRequest(doer=self.doer))
+        _require_equal([(each.view, each.reason or each.verdict) for each in found if not each.equal])
+        if without := sorted({each.view for each in found if each.rebuilt is not None and each.certificate is None}):
+            raise NotForgotten(
+                f"{', '.join(without)} got no certificate, because another erasure is being written. Finish that one "
+                "first: see `truelog erasures list`."
+            )
+        about = f"{sum(each.records for each in ledger.counts(self.connection, self.erasure))} records"
+        audit_trail.record_operation(self.connection, OperationKind.FORGET, str(self.erasure.id), self.doer, about)
+
+    @property
+    def _settings(self) -> Settings:
+        return self.context.settings
+
+    @cached_property
+    def _erasures(self) -> Erasures:
+        return Erasures(secret_of(self._settings), (self.erasure,))
+
+    @cached_property
+    def _loaded(self) -> Sequence[CompiledView]:
+        """The declared versions, and the versions that run beside them."""
+        return [*self.context.views.compiled, *load_beside(self.context)]
+
+    @cached_property
+    def _views(self) -> Sequence[CompiledView]:
+        """The loaded versions that have rows of a topic of the erasure."""
+        return [each for each in self._loaded if (each.name, each.view.version) in self._made]
+
+    @cached_property
+    def _made(self) -> set[tuple[str, int]]:
+        """The versions that the erasure erases or drops: all versions that have rows at its first look."""
+        return self._made_now()
+
+    def _made_now(self) -> set[tuple[str, int]]:
+        """The versions that have rows of a topic of the erasure. One that is not built yet has none."""
+        return set(made_versions(self.connection, self.erasure)) - view_versions.unbuilt(self.connection)
+
+    @property
+    def _versions(self) -> list[tuple[str, int]]:
+        return [(each.name, each.view.version) for each in self._views]
+
+    @property
+    def _affected(self) -> BatchContext:
+        return replace(self.context, views=LoadedViews(list(self._views)))
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """A finished erasure, and how many rows of each view changed since this command began."""
+
+    entry: Entry
+    changed: dict[str, int]
+
+
+def forget(settings: Settings, named: Collection[Named], doer: str) -> Forgotten:
+    """Forget the person with these values of fields. If the command was interrupted before, it continues.
+
+    Raises:
+        BadInput: no event type declares one of the fields as its subject.
+        NotForgotten, ArchiveBehind: a step cannot be finished yet. Repeat the command.
+    """
+    with connect(settings, autocommit=True) as connection, ledger.exclusive(connection):
+        erasure = ledger.record(connection, wanted(settings, named))
+        fault_points.reach("forget.recorded")
+        [done] = _run(settings, connection, [erasure], doer)
+        return done
+
+
+def resume(settings: Settings, doer: str) -> list[Forgotten]:
+    """Continue the erasures that were interrupted, oldest first."""
+    with connect(settings, autocommit=True) as connection, ledger.exclusive(connection):
+        return _run(settings, connection, ledger.unfinished(connection), doer)
+
+
+def adopt(settings: Settings, doer: str) -> list[Forgotten]:
+    """Add the erasures of the log that the ledger lacks, because it was restored from a backup, and perform them."""
+    with connect(settings, autocommit=True) as connection, ledger.exclusive(connection):
+        add_published(settings, connection)
+        return _run(settings, connection, ledger.unfinished(connection), doer)
+
+
+def restore_ledger(settings: Settings) -> int:
+    """Add the erasures of the log that a restored ledger lacks, and return how many are unfinished now."""
+    if erasure_log.TOPIC not in event_registry.confirmed_types(settings):
+        return 0  # an earlier release has set up the home
+    with connect(settings, autocommit=True) as connection, ledger.exclusive(connection):
+        add_published(settings, connection)
+        return len(ledger.unfinished(connection))
+
+
+def add_published(settings: Settings, connection: Connection) -> None:
+    """Add the erasures of the log that the ledger lacks. They are unfinished.
+
+    An erasure is unfinished again if a restored bucket contains records that it covers.
+    """
+    types = event_registry.confirmed_types(settings)
+    for each in erasure_log.read_published(settings, types):
+        require_secret_of(settings, each)
+        is_new = ledger.restore(connection, each, Step.PUBLISHED, adopted=True)
+        if not is_new and any(eraser.count() for eraser in erasers(settings, types, each)):
+            ledger.begin_again(connection, each)
+
+
+def _run(settings: Settings, connection: Connection, erasures: Sequence[Erasure], doer: str) -> list[Forgotten]:
+    if not erasures:
+        return []
+    with open_batch(settings, "truelog forget", ()) as context:
+        return perform_all(context, connection, erasures, doer)
+
+
+def perform_all(
+    context: BatchContext, connection: Connection, erasures: Sequence[Erasure], doer: str
+) -> list[Forgotten]:
+    """Perform erasures one after the other. One that cannot be finished yet does not hold back the next one.
+
+    Raises: the error of the erasure that failed; if several failed, NotForgotten with all reasons.
+    """
+    done, failed = list[Forgotten](), list[TruelogError]()
+    for each in erasures:
+        forgetting = Forgetting(context, connection, each, doer)
+        try:
+            forgetting.run()
+        except TruelogError as error:
+            log.error("erasure %s is not finished: %s", each.id, error)
+            failed.append(error)
+        else:
+            [entry] = [entry for entry in ledger.entries(connection) if entry.erasure.id == each.id]
+            done.append(Forgotten(entry, forgetting.changed))
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise NotForgotten(f"{len(failed)} erasures are not finished: {'; '.join(map(str, failed))}")
+    return done
+
+
+def _failed(compiled: CompiledView, error: Exception) -> ErasedView:
+    log.exception("%s cannot forget yet", compiled.name)
+    return ErasedView(compiled.name, 0, "UNKNOWN", f"{type(error).__name__}: {error}")
+
+
+def _require_equal(unequal: Sequence[tuple[str, str]]) -> None:
+    """Raise NotForgotten with the reasons, if there are views that are not EQUAL."""
+    if unequal:
+        reasons = "; ".join(f"{view}: {reason}" for view, reason in sorted(unequal))
+        raise NotForgotten(f"{len(unequal)} views do not equal their rebuild yet: {reasons}. Repeat the command.")

@@ -1,0 +1,93 @@
+"""Notification rule: what sends notifications of rows to a channel, as data.
+
+A rule names what it is about, a channel, the columns whose equal values are one incident, and a template.
+"""
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from string import Template
+from typing import Any, ClassVar
+
+from truelog.support.errors import BadInput
+
+
+@dataclass(frozen=True)
+class NotificationRule(ABC):
+    """A rule that has been checked."""
+
+    name: str
+    kind: str
+    subject: str
+    channel: str
+    group_by: tuple[str, ...]
+    template: str
+
+    last_says: ClassVar[str]  # what the last notification of an incident says
+
+    @property
+    @abstractmethod
+    def view(self) -> str:
+        """The view whose rows it is about."""
+
+    @property
+    @abstractmethod
+    def incident_seconds(self) -> int:
+        """How long an incident takes in further rows."""
+
+    @property
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """What only rules of this kind declare."""
+
+    @property
+    def declared(self) -> uuid.UUID | None:
+        """A hash of what judges rows, if a changed rule judges known rows again."""
+        return None
+
+    @abstractmethod
+    def fits(self, row: Mapping[str, Any] | None) -> bool:
+        """Whether the rule is about this row. None: the row has vanished."""
+
+    @abstractmethod
+    def leaves(self, row: Mapping[str, Any] | None) -> bool:
+        """Whether a row of an incident no longer belongs to it."""
+
+    @abstractmethod
+    def settled_after(self, row: Mapping[str, Any], made_at: datetime) -> Any:
+        """What the clock must pass before a row that fits causes a notification. None: it causes one at once."""
+
+    @abstractmethod
+    def is_expired(self, key: str, limit: datetime | None) -> bool:
+        """Whether a row has only left its view because it is older than the limit of age."""
+
+    @abstractmethod
+    def text(self, row: Mapping[str, Any]) -> str:
+        """The text of a notification."""
+
+
+def columns_of(group_by: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in (group_by or "").split(","))))
+
+
+def columns_in(template: str) -> list[str]:
+    """The columns that a template names.
+
+    Raises:
+        BadInput: the template is not valid.
+    """
+    try:
+        valid, named = Template(template).is_valid(), Template(template).get_identifiers()
+    except ValueError:
+        valid, named = False, []
+    if not valid or not template.strip():
+        raise BadInput("template: write columns as $name, and a dollar sign as $$")
+    return named
+
+
+def require_known(named: list[str], known: Mapping[str, Any], of: str) -> None:
+    """Raise BadInput if a column is not known."""
+    if unknown := sorted({*named} - {each for each in named if each in known}):
+        raise BadInput(f"{of} has no column {unknown[0]}; it has {', '.join(known)}")

@@ -1,0 +1,1 @@
+"""Replays: experimental copies of views from the archive, with other code if wanted, beside production."""

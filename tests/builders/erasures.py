@@ -1,0 +1,43 @@
+"""Erasures in the ledger."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from tests.builders.rows import insert
+from truelog.erasure import ledger
+from truelog.erasure.erasure import Erasure
+from truelog.erasure.ledger import CoveredDay, Step
+from truelog.storage.database import Connection
+
+
+def an_erasure(connection: Connection, erasure: Erasure, step: Step = Step.REWRITTEN, *counts: CoveredDay) -> Erasure:
+    """An erasure whose last finished step is this one, with the numbers of its covered records."""
+    assert ledger.restore(connection, erasure, step)
+    ledger.record_counts(connection, erasure, counts)
+    return erasure
+
+
+def a_subject(connection: Connection, erasure: Erasure, field: str, hashed: bytes) -> None:
+    insert(connection, "erasure_subject", erasure=erasure.id, field=field, hash=hashed)
+
+
+def an_end(connection: Connection, erasure: Erasure, topic_id: str, fields: Sequence[str]) -> None:
+    insert(
+        connection,
+        "erasure_end",
+        erasure=erasure.id,
+        topic="like",
+        partition=5,
+        topic_id=topic_id,
+        end_offset=1,
+        fields=list(fields),
+    )
+
+
+def a_count(connection: Connection, erasure: Erasure, topic: str, log_day: datetime, records: int) -> None:
+    insert(connection, "erasure_count", erasure=erasure.id, topic=topic, partition=0, log_day=log_day, records=records)
+
+
+def forget_erasures(connection: Connection) -> None:
+    for table in ("erasure_count", "erasure_end", "erasure_subject", "erasure"):
+        connection.execute(f"DELETE FROM truelog.{table}".encode())

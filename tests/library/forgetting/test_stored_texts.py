@@ -1,0 +1,83 @@
+"""What the platform stores about its own work forgets a person, and keeps what is about others."""
+
+import uuid
+from functools import partial
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.builders.alerts import an_alert
+from tests.builders.applications import an_operation
+from tests.builders.comparisons import a_reconciliation, a_repair, a_validation
+from tests.builders.views import a_failed_group, a_view, an_exclusion, an_oversized_group
+from tests.library.forgetting.byte_search import places_with
+from truelog.erasure.erasure import Erasure, Erasures
+from truelog.erasure.subject import Subject
+from truelog.forgetting.stored_texts import forget_reports, forget_texts
+from truelog.history.explain_question import Question, newest_answer, store_answer
+from truelog.log.positions import Positions
+from truelog.quality import gx_docs
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+
+PERSON, TEXT = "xanthippe-4711", "zwiebelkuchen991"
+ERASURE = Erasure(uuid.uuid4(), frozenset({Subject.of(b"s", "person_id", PERSON)}), {}, Positions())
+
+
+def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
+    """What comparisons, people and merges have stored about the person, by name or by a text."""
+    a_view(connection, view)
+    row = {"streamed": {"text": TEXT}, "rebuilt": None, "cause": None}
+    number = a_reconciliation(connection, view, "DIFFERENT", sample=Jsonb([row]), causes=Jsonb([{"about": TEXT}]))
+    a_reconciliation(connection, view, "UNKNOWN", reason=f"ValueError: '{PERSON}' is not a number")
+    a_validation(connection, number)
+    [(validation,)] = connection.execute("SELECT id FROM truelog.validation WHERE reconciliation = %s", (number,))
+    gx_docs.store_page(settings, validation, TEXT.encode())
+    question = Question(view, (f"person_id={PERSON}",))
+    store_answer(connection, question, {"row": {"text": TEXT}}, "analyst")
+    a_repair(connection, view, before={"text": TEXT})
+    an_operation(connection, f"person_id={PERSON}")
+    an_alert(connection, "view_stalled", view, f"the fold failed on ['{PERSON}', 1]")
+    an_exclusion(connection, view, 5, error=f"cannot cast '{PERSON}' to INT")
+    a_failed_group(connection, view, ["bob"], f"failed beside {PERSON}")
+    a_failed_group(connection, view, [PERSON, 1], "failed")
+    an_oversized_group(connection, view, [PERSON])
+
+
+@pytest.fixture
+def view(platform: Settings, connection: Connection) -> str:
+    made = f"v{uuid.uuid4().hex[:8]}"
+    leave_traces(platform, connection, made)
+    return made
+
+
+def test_texts_and_rows_are_forgotten(platform: Settings, connection: Connection, view: str) -> None:
+    an_operation(connection, "person_id=bob")
+    other = Question("another", ("person_id=bob",))
+    store_answer(connection, other, {"row": {"text": "hello"}}, "analyst")
+    assert len(places_with(platform, connection, [PERSON, TEXT], ())) >= 7
+    for _ in range(2):
+        forget_reports(platform, connection, [view])
+        forget_texts(connection, Erasures(b"s", (ERASURE,)))
+        assert places_with(platform, connection, [PERSON, TEXT], ()) == []
+    assert newest_answer(connection, other) is not None
+    groups = connection.execute('SELECT "group", error FROM truelog.failed_group WHERE view = %s', (view,)).fetchall()
+    assert groups == [(["bob"], "erased")]
+    about = connection.execute("SELECT about FROM truelog.operation ORDER BY id DESC LIMIT 2").fetchall()
+    assert about == [("person_id=bob",), ("erased",)]
+    verdicts = connection.execute("SELECT verdict FROM truelog.reconciliation WHERE view = %s ORDER BY id", (view,))
+    assert verdicts.fetchall() == [("DIFFERENT",), ("UNKNOWN",)]  # the history of verdicts stays
+
+
+def test_a_number_is_forgotten_beside_its_field_and_in_the_keys_of_groups(connection: Connection, view: str) -> None:
+    numbered = Erasure(uuid.uuid4(), frozenset({Subject.of(b"s", "person_id", "4711")}), {}, Positions())
+    an_operation(connection, "csv: person_id=4711, at most 10")
+    an_operation(connection, "csv: all rows, at most 4711")
+    for make in (an_oversized_group, partial(a_failed_group, error="failed")):
+        make(connection, view, ["4711"])
+    forget_texts(connection, Erasures(b"s", (numbered,)))
+    about = connection.execute("SELECT about FROM truelog.operation ORDER BY id DESC LIMIT 2").fetchall()
+    assert about == [("csv: all rows, at most 4711",), ("erased",)]
+    for table in ("oversized_group", "failed_group"):
+        kept = connection.execute(f'SELECT "group" FROM truelog.{table} WHERE view = %s'.encode(), (view,)).fetchall()
+        assert (["4711"],) not in kept

@@ -1,0 +1,32 @@
+"""The queue of a channel: what waits for one channel slows no other."""
+
+from datetime import timedelta
+from typing import Any
+
+from tests.builders.notifications import a_waiting_notification, waiting_notifications
+from truelog.notifications import delivery
+from truelog.storage.database import Connection
+
+MANY = 20_000
+
+
+def test_what_waits_for_one_channel_slows_no_other(quiet: Connection) -> None:
+    """PostgreSQL reads a few entries of its indexes, however many notifications wait for the channel `away`."""
+    waiting_notifications(quiet, "away", MANY)
+    a_waiting_notification(quiet, "ops", timedelta())
+    assert delivery.waiting_channels(quiet) == {"away", "ops"}
+    assert rows_read(quiet, delivery._WAITING) < 100
+    for channel in ("ops", "other", "away"):
+        assert rows_read(quiet, delivery._NEXT, channel) < 100
+
+
+def rows_read(connection: Connection, query: str, *given: object) -> int:
+    """How many rows all nodes of the plan have read and returned."""
+    explained = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + query.encode(), given).fetchall()
+    return _rows(explained[0][0][0]["Plan"])
+
+
+def _rows(plan: dict[str, Any]) -> int:
+    removed = sum(count for name, count in plan.items() if name.startswith("Rows Removed"))
+    mine = int((plan["Actual Rows"] + removed) * plan["Actual Loops"])
+    return mine + sum(_rows(each) for each in plan.get("Plans", ()))
