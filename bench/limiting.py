@@ -1,7 +1,9 @@
-"""How many requests of one address pass beyond its limit, and for how long, at a thousand requests a second.
+"""How many requests of one address pass beyond its limit, and how long the question takes whether it may make one.
 
 A request counts once the stream has merged its page view, and the collector asks once a second, so some requests always
 pass. Each flood has an address of its own, whose proxy is the benchmark.
+
+The questions are about addresses whose windows are full of requests. They begin when the floods are over.
 """
 
 import json
@@ -11,7 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPConnection
 
+import runtime
 from bench import streaming
+from bench.freshness import percentiles
+from bench.reading import Readers
 from bench.row import OURS, Row
 from tests.beat import first
 from tests.scenes.collector_client import JSON, another, page_view
@@ -22,6 +27,7 @@ from truelog.support.settings import Settings
 
 RATE = 1_000  # requests per second
 FLOODS = 5
+QUESTIONS = 2_000
 
 _CONNECTIONS = 16
 _WARM_REQUESTS = 30 * RATE  # from other addresses, each within its limit
@@ -72,8 +78,13 @@ class Flood:
         connection.close()
 
 
-def run(settings: Settings) -> Row:
-    """Flood a collector several times and return the median and the largest overshoot. A stream must be running."""
+def run(settings: Settings) -> list[Row]:
+    """Flood a collector, and ask about addresses over HTTP and in SQL. A stream must be running."""
+    return [_floods(settings), _over_http(settings), _in_sql(settings)]
+
+
+def _floods(settings: Settings) -> Row:
+    """Flood a collector several times and return the median and the largest overshoot."""
     proxy = settings.address("collector").host
     with another(settings, collector_rate_limit=True, collector_trusted_proxies=proxy) as (collector, _):
         Flood(collector, "2001:db8::", 2 * _WARM_REQUESTS // _LIMIT, _WARM_REQUESTS).send()
@@ -92,6 +103,48 @@ def run(settings: Settings) -> Row:
             "seconds": seconds[FLOODS // 2],
             "max_seconds": seconds[-1],
         },
+    )
+
+
+def _over_http(settings: Settings) -> Row:
+    """Ask the API, each time from when the question is due."""
+    runtime.up(settings, ["api"], tethered=True)
+    readers = Readers(settings, [f"/rate-limits/{each}" for each in _busy(settings)], QUESTIONS, b'"advisory":true')
+    began = time.monotonic()
+    readers.read()
+    return _asked("rate limit over HTTP", sorted(readers.seconds), time.monotonic() - began)
+
+
+def _in_sql(settings: Settings) -> Row:
+    """Ask PostgreSQL, one question after the other."""
+    addresses, seconds = _busy(settings), list[float]()
+    with connect(settings, autocommit=True) as connection:
+        for number in range(QUESTIONS):
+            began = time.monotonic()
+            connection.execute(
+                "SELECT * FROM truelog.limit_check(%s)", (addresses[number % len(addresses)],)
+            ).fetchall()
+            seconds.append(time.monotonic() - began)
+    return _asked("rate limit in SQL", sorted(seconds), sum(seconds))
+
+
+def _busy(settings: Settings) -> list[str]:
+    """The addresses with most requests."""
+    with connect(settings) as connection:
+        found = connection.execute(
+            "SELECT ip FROM views.request_rates GROUP BY ip ORDER BY sum(requests) DESC LIMIT 100"
+        )
+        return [ip for (ip,) in found]
+
+
+def _asked(job: str, seconds: list[float], took: float) -> Row:
+    return Row(
+        job,
+        OURS,
+        len(seconds) / took,
+        "alone",
+        f"{len(seconds)} questions about 100 addresses",
+        more=percentiles(seconds),
     )
 
 

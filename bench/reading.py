@@ -45,11 +45,12 @@ _SAMPLE = "SELECT minute, host, page, browser FROM views.page_views ORDER BY ran
 
 @dataclass
 class Readers:
-    """Reads of one row each, at a constant rate over several connections."""
+    """Reads of one row or one answer each, at a constant rate over several connections."""
 
     settings: Settings
     paths: list[str]
     reads: int
+    expects: bytes  # in each answer
     began: float = field(default_factory=time.monotonic)
     seconds: list[float] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
@@ -74,7 +75,7 @@ class Readers:
             response = connection.getresponse()
             body = response.read()
             self.seconds.append(time.monotonic() - due)
-            if response.status != 200 or b'"rows":[{' not in body:
+            if response.status != 200 or self.expects not in body:
                 self.wrong.append(response.status)
         connection.close()
 
@@ -107,7 +108,7 @@ def _row(settings: Settings, paths: list[str], seconds: float, load: str) -> Row
 
 
 def _measured(settings: Settings, paths: list[str], seconds: float) -> list[float]:
-    readers = Readers(settings, paths, int(seconds * RATE))
+    readers = Readers(settings, paths, int(seconds * RATE), b'"rows":[{')
     readers.read()
     return sorted(readers.seconds)
 

@@ -10,7 +10,7 @@
 8. single events that change many rows of a Join, on a platform of its own
 9. single events of keys of a Group that have many events, and searches, on a platform of its own
 10. batch work over 1, 10 and 100 log days, on a platform of its own
-11. requests of one address beyond its limit, on a platform of its own
+11. requests of one address beyond its limit, and questions about addresses, on a platform of its own
 12. point reads of the API, on a platform of its own
 13. commands on one key and on a million keys, on a platform of its own
 14. the figures of cubes over 30 days, on a platform of its own
@@ -212,7 +212,7 @@ class Suite:
 
     def limits(self) -> list[Row]:
         self.running = "limits", streaming.launch(self.settings, rate_limit_answer.VIEWS)
-        return [limiting.run(self.settings)]
+        return limiting.run(self.settings)
 
     def reads(self) -> list[Row]:
         self.running = "reads", streaming.launch(self.settings, reading.VIEWS)

@@ -12,18 +12,19 @@ import ctypes
 import os
 import signal
 import sys
-import time
 from importlib import import_module
 from importlib.util import find_spec
+from threading import Event
 
 import psycopg
 from airflow.__main__ import main
 from airflow.configuration import conf
 
+from truelog.support.wait import outlast
+
 PR_SET_PDEATHSIG = 1
 TIED = 2  # generations to tie: the executor's worker and its task, but not the processes that a task forks
 
-_RETRY_SECONDS = 0.2
 _generation = 0
 
 
@@ -36,21 +37,11 @@ def _tie() -> None:
 
 def _wait_for_database() -> None:
     """Import a component's command, which takes seconds, and wait until Airflow's database answers."""
-    command, said = sys.argv[1], False
-    module = f"airflow.cli.commands.{command.replace('-', '_')}_command"
+    module = f"airflow.cli.commands.{sys.argv[1].replace('-', '_')}_command"
     if find_spec(module):  # other commands, such as `dags`, have modules of other names
         import_module(module)
     address = conf.get_mandatory_value("database", "sql_alchemy_conn").replace("postgresql+psycopg:", "postgresql:", 1)
-    while True:
-        try:
-            psycopg.connect(address, connect_timeout=5).close()
-            return
-        except psycopg.OperationalError as error:
-            if not said:
-                sys.stderr.write(f"airflow {command} waits for its database: {str(error).splitlines()[0]}\n")
-                sys.stderr.flush()
-            said = True
-            time.sleep(_RETRY_SECONDS)
+    outlast(lambda: psycopg.connect(address, connect_timeout=5).close(), Event())
 
 
 def _run() -> int:

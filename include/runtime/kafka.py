@@ -9,11 +9,10 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from runtime.credentials import LOOPBACK
-from runtime.service import Service, private_folder
-from truelog.log import access, topics
+from runtime.service import Service, is_embedded, private_folder
+from truelog.log import access, admin_client, topics
 from truelog.schema.event import load_proposals
 from truelog.spark.java import java
 from truelog.support.errors import NotSetUp, ServiceDown
@@ -53,10 +52,11 @@ def command(settings: Settings) -> list[str]:
 
 def ready(settings: Settings) -> None:
     """Raise ServiceDown unless the broker answers and has joined its cluster."""
+    broker = admin_client.Client(settings, KafkaUser.ADMIN)
     try:
-        brokers = AdminClient({**settings.kafka(), "log_level": 0}).list_topics(timeout=3).brokers
+        brokers = broker.list_topics(timeout=3).brokers
     except KafkaException as error:
-        raise ServiceDown(str(error)) from error
+        raise ServiceDown(admin_client.reason(broker, error.args[0])) from error
     if not brokers:
         raise ServiceDown("no broker has joined the cluster yet")
 
@@ -144,4 +144,12 @@ def _class_path(settings: Settings) -> list[str]:
     return ["-cp", str(settings.jars_home / "kafka" / "*")]
 
 
-SERVICE = Service(name="kafka", configure=configure, command=command, ready=ready, prepare=prepare, address=address)
+SERVICE = Service(
+    name="kafka",
+    configure=configure,
+    command=command,
+    ready=ready,
+    prepare=prepare,
+    address=address,
+    is_wanted=is_embedded,
+)

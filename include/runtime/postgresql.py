@@ -8,6 +8,7 @@ binaries and the data are in a folder that this user can reach.
 import hashlib
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from importlib.metadata import version
@@ -17,9 +18,10 @@ from typing import LiteralString
 
 import psycopg
 from psycopg import sql
+from pydantic import SecretStr
 
 from runtime.credentials import LOOPBACK
-from runtime.service import Service
+from runtime.service import Service, is_embedded
 from truelog.measures.registry import sql_functions
 from truelog.storage import api_key
 from truelog.storage.migration import migrate
@@ -27,7 +29,8 @@ from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import API_ROLE, CATALOG_ROLE, STAGER, Settings
 
-ADMIN = "postgres"
+MAINTENANCE = "postgres"  # a database that every server has
+READERS = "readers"  # a role whose members read what readers see
 UNPRIVILEGED = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 SERVER = {
@@ -52,7 +55,7 @@ def configure(settings: Settings) -> None:
     if not _programs(folder).exists():
         _copy_binaries(folder)
     if not (folder / "data").exists():
-        _make_data(folder, settings.postgres_password.get_secret_value())
+        _make_data(folder, settings)
 
 
 def command(settings: Settings) -> list[str]:
@@ -73,19 +76,34 @@ def ready(settings: Settings) -> None:
 def prepare(settings: Settings) -> None:
     """Create the roles, databases, schemas, library tables and first API keys. Idempotent."""
     with admin(settings) as connection:
-        create_role(connection, settings.database_user, settings.database_password.get_secret_value())
-        create_role(connection, "analyst", settings.analyst_password.get_secret_value())
-        create_role(connection, "airflow", settings.airflow_password.get_secret_value())
-        create_role(connection, API_ROLE, settings.api_password.get_secret_value())
-        create_role(connection, STAGER, settings.stager_password.get_secret_value())
-        create_role(connection, CATALOG_ROLE, settings.catalog_password.get_secret_value())
-        create_database(connection, settings.database_name, settings.database_user)
-        create_database(connection, settings.airflow_database, "airflow")
-        connection.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
+        for role, password in logins(settings).items():
+            create_role(connection, role, password.get_secret_value())
+        for database, owner in databases(settings).items():
+            create_database(connection, database, owner)
+        _create_group(connection, READERS)  # after the databases, which show that it is Truelog's
+        if settings.stores == "embedded":  # on a server of their own, others may use these databases
+            connection.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
     with admin(settings, settings.database_name) as connection:
         _schemas(connection, settings.database_user)
     migrate(settings, sql_functions())
     api_key.store_first_keys(settings)
+
+
+def logins(settings: Settings) -> dict[str, SecretStr]:
+    """The roles that sign in, and their passwords."""
+    return {
+        settings.database_user: settings.database_password,
+        "analyst": settings.analyst_password,
+        "airflow": settings.airflow_password,
+        API_ROLE: settings.api_password,
+        STAGER: settings.stager_password,
+        CATALOG_ROLE: settings.catalog_password,
+    }
+
+
+def databases(settings: Settings) -> dict[str, str]:
+    """The databases and their owners."""
+    return {settings.database_name: settings.database_user, settings.airflow_database: "airflow"}
 
 
 def address(settings: Settings) -> str:
@@ -124,26 +142,26 @@ def _copy_binaries(folder: Path) -> None:
     unfinished.rename(_binaries(folder))
 
 
-def _make_data(folder: Path, password: str) -> None:
+def _make_data(folder: Path, settings: Settings) -> None:
     """Run `initdb` in a temporary folder, so that an interrupted run can start over."""
     unfinished = folder / "data.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700)
     secret = unfinished.with_name("password")
-    write_private(secret, password)
+    write_private(secret, settings.postgres_password.get_secret_value())
     if UNPRIVILEGED is not None:
         os.chown(unfinished, UNPRIVILEGED.pw_uid, UNPRIVILEGED.pw_gid)
         os.chown(secret, UNPRIVILEGED.pw_uid, UNPRIVILEGED.pw_gid)
     try:
-        _initdb(_programs(folder) / "initdb", unfinished, secret)
+        _initdb(_programs(folder) / "initdb", unfinished, secret, settings.postgres_user)
     finally:
         secret.unlink()
     unfinished.rename(folder / "data")
 
 
-def _initdb(program: Path, data: Path, secret: Path) -> None:
+def _initdb(program: Path, data: Path, secret: Path, user: str) -> None:
     # The built-in locale sorts text by code point on every system, whatever the system's C library is.
-    words = [str(program), f"--pgdata={data}", f"--username={ADMIN}", f"--pwfile={secret}"]
+    words = [str(program), f"--pgdata={data}", f"--username={user}", f"--pwfile={secret}"]
     words += ["--auth=scram-sha-256", "--data-checksums"]
     words += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     ended = subprocess.run(
@@ -161,10 +179,10 @@ def _initdb(program: Path, data: Path, secret: Path) -> None:
         raise NotSetUp(f"initdb: {ended.stderr.strip()}")
 
 
-def admin(settings: Settings, database: str = ADMIN) -> psycopg.Connection:
+def admin(settings: Settings, database: str = MAINTENANCE) -> psycopg.Connection:
     """A session of the superuser."""
     password = settings.postgres_password.get_secret_value()
-    arguments = settings.database() | {"user": ADMIN, "dbname": database, "password": password}
+    arguments = settings.database() | {"user": settings.postgres_user, "dbname": database, "password": password}
     return psycopg.connect(**arguments, autocommit=True, connect_timeout=5)
 
 
@@ -175,6 +193,12 @@ def create_role(connection: psycopg.Connection, name: str, password: str) -> Non
         hashed = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
         statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
         connection.execute(statement.format(sql.Identifier(name), sql.Literal(hashed)))
+
+
+def _create_group(connection: psycopg.Connection, name: str) -> None:
+    """Create a role that cannot sign in, whose rights its members have."""
+    if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone():
+        connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(name)))
 
 
 def create_database(connection: psycopg.Connection, name: str, owner: str) -> None:
@@ -190,15 +214,16 @@ def create_database(connection: psycopg.Connection, name: str, owner: str) -> No
 def _schemas(connection: psycopg.Connection, owner: str) -> None:
     """Create the schemas, and grant each limited role what it needs.
 
-    Analysts and the API read `views`. Spark's tasks insert into `stage`, and Spark uses the archive's catalog in
-    `iceberg`. The tasks also read some tables in `state`. Applications that deploy at the same time must not grant the
-    use of a schema, because PostgreSQL refuses all but one of them.
+    Analysts, the API, and the members of `readers`, which an operator adds, read `views`. Spark's tasks insert into
+    `stage`, and Spark uses the archive's catalog in `iceberg`. The tasks also read some tables in `state`. Applications
+    that deploy at the same time must not grant the use of a schema, because PostgreSQL refuses all but one of them.
     """
     names = {"owner": sql.Identifier(owner), "database": sql.Identifier(connection.info.dbname)}
-    roles = {"stager": STAGER, "catalog": CATALOG_ROLE, "api": API_ROLE}
+    roles = {"stager": STAGER, "catalog": CATALOG_ROLE, "api": API_ROLE, "readers": READERS}
     names |= {name: sql.Identifier(role) for name, role in roles.items()}
     for statement in (
         "CREATE SCHEMA IF NOT EXISTS views AUTHORIZATION {owner}",
+        "CREATE SCHEMA IF NOT EXISTS presented AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS replay AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS iceberg AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
@@ -216,25 +241,37 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         # for the functions that present sketches, but not for the tables
         "GRANT USAGE ON SCHEMA truelog TO analyst, {api}",
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst, {api}",
+        *_OF_READERS,
         *_OF_ANALYSTS,
         *_OF_API,
-        "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
-        _FORGET_PASSWORDS,
+        _GRANT_ANALYST if connection.info.server_version >= _SEPARATE_OPTIONS else _GRANT_ANALYST_BEFORE,
+        *(_OF_STATEMENTS if _keeps_statements(connection) else ()),
     ):
         connection.execute(sql.SQL(statement).format(**names))
     _reserve_functions(connection, owner)
 
 
+_OF_READERS: tuple[LiteralString, ...] = (
+    "GRANT CONNECT ON DATABASE {database} TO {readers}",
+    "GRANT USAGE ON SCHEMA truelog, views, presented TO {readers}",
+    "GRANT SELECT ON ALL TABLES IN SCHEMA views TO {readers}",  # those of an earlier release
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views, presented GRANT SELECT ON TABLES TO {readers}",
+)
+
 _OF_ANALYSTS: tuple[LiteralString, ...] = (
-    "GRANT USAGE ON SCHEMA replay TO analyst",
-    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA replay GRANT SELECT ON TABLES TO analyst",
+    "GRANT USAGE ON SCHEMA presented, replay TO analyst",
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA presented, replay GRANT SELECT ON TABLES TO analyst",
     "ALTER ROLE analyst SET default_transaction_read_only = on",
     "ALTER ROLE analyst CONNECTION LIMIT 10",
     "ALTER ROLE analyst SET statement_timeout = '5min'",
     "ALTER ROLE analyst SET idle_in_transaction_session_timeout = '1min'",
     "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
-    "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.limits.analysts
 )
+
+# The owner ends the sessions of analysts (`truelog.limits.analysts`). Before PostgreSQL 16, memberships had no options.
+_SEPARATE_OPTIONS = 16_00_00
+_GRANT_ANALYST: LiteralString = "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE"
+_GRANT_ANALYST_BEFORE: LiteralString = "GRANT analyst TO {owner}"
 
 _OF_API: tuple[LiteralString, ...] = (
     "GRANT SELECT ON ALL TABLES IN SCHEMA views TO {api}",  # those of an earlier release
@@ -245,9 +282,16 @@ _OF_API: tuple[LiteralString, ...] = (
 )
 
 # PostgreSQL would keep the statements that set the verifiers of passwords.
-_FORGET_PASSWORDS = (
-    "SELECT pg_stat_statements_reset(userid, dbid, queryid) FROM pg_stat_statements WHERE query ~* 'role.*password'"
+_OF_STATEMENTS: tuple[LiteralString, ...] = (
+    "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
+    "SELECT pg_stat_statements_reset(userid, dbid, queryid) FROM pg_stat_statements WHERE query ~* 'role.*password'",
 )
+
+
+def _keeps_statements(connection: psycopg.Connection) -> bool:
+    """Whether the server loads pg_stat_statements. Otherwise, its view raises an error."""
+    [loaded] = connection.execute("SHOW shared_preload_libraries").fetchone() or ("",)
+    return "pg_stat_statements" in re.split(r"[\s,\"']+", loaded)
 
 
 def _reserve_functions(connection: psycopg.Connection, owner: str) -> None:
@@ -275,4 +319,5 @@ SERVICE = Service(
     address=address,
     stop_signal="INT",  # fast shutdown, which ends the sessions and leaves consistent data
     user=UNPRIVILEGED.pw_name if UNPRIVILEGED else None,
+    is_wanted=is_embedded,
 )

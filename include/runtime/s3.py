@@ -1,11 +1,12 @@
 """The object store: S3Proxy with a local folder. Any other S3 service can replace S3Proxy."""
 
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from runtime.service import Service, private_folder
+from runtime.service import Service, is_embedded, private_folder
 from truelog.spark.java import java
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
@@ -41,20 +42,38 @@ def command(settings: Settings) -> list[str]:
 
 def ready(settings: Settings) -> None:
     try:
-        bucket.s3_client(settings, _AT_ONCE).list_buckets()
+        _has_bucket(settings)
     except (BotoCoreError, ClientError) as error:
         raise ServiceDown(str(error)) from error
 
 
 def prepare(settings: Settings) -> None:
     """Create the bucket if it is missing."""
-    s3 = bucket.s3_client(settings, _AT_ONCE)
-    if settings.s3_bucket not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
-        s3.create_bucket(Bucket=settings.s3_bucket)
+    if not _has_bucket(settings):
+        bucket.s3_client(settings, _AT_ONCE).create_bucket(Bucket=settings.s3_bucket)
+
+
+def _has_bucket(settings: Settings) -> bool:
+    """Whether the store has the bucket. Keys that may list no other buckets suffice."""
+    try:
+        bucket.s3_client(settings, _AT_ONCE).head_bucket(Bucket=settings.s3_bucket)
+    except ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.NOT_FOUND:
+            return False
+        raise
+    return True
 
 
 def address(settings: Settings) -> str:
     return urlsplit(settings.s3_endpoint).netloc
 
 
-SERVICE = Service(name="s3", configure=configure, command=command, ready=ready, prepare=prepare, address=address)
+SERVICE = Service(
+    name="s3",
+    configure=configure,
+    command=command,
+    ready=ready,
+    prepare=prepare,
+    address=address,
+    is_wanted=is_embedded,
+)

@@ -16,6 +16,11 @@ def _always(settings: Settings) -> bool:
     return True
 
 
+def is_embedded(settings: Settings) -> bool:
+    """Whether the stores are services of this platform."""
+    return settings.stores == "embedded"
+
+
 def _home(settings: Settings) -> dict[str, str]:
     """The variable for the home, where a service finds its settings."""
     return {"TRUELOG_HOME": str(settings.home)}

@@ -52,6 +52,8 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
 
     A tethered platform ends with the process that started it.
     """
+    if settings.stores == "own":
+        _prepare_own_stores(settings)
     keeper.supervise(settings, _wanted(settings), tethered=tethered)
     chosen = [service for service in _wanted(settings) if service.name in set(services)]
     _prepare_running(settings, _STORES.difference(services))
@@ -90,7 +92,7 @@ def stop_airflow(settings: Settings) -> None:
 
 
 def _stop_together(settings: Settings, services: Sequence[Service]) -> None:
-    with ThreadPoolExecutor(len(services)) as pool:
+    with ThreadPoolExecutor(len(services) or 1) as pool:
         for done in [pool.submit(keeper.stop, settings, service.name) for service in services]:
             done.result()
 
@@ -142,6 +144,21 @@ def _prepare_running(settings: Settings, names: Iterable[str]) -> None:
             log.warning("%s is not ready; run `truelog up` when it is: %s", service.name, down)
         else:
             service.prepare(settings)
+
+
+def _prepare_own_stores(settings: Settings) -> None:
+    """Create what the platform needs in stores that others run, and register the event types.
+
+    Raises:
+        ServiceDown: a store does not answer, or refuses; the message says why.
+    """
+    for store in sorted(_STORES):
+        try:
+            SERVICES[store].ready(settings)
+        except ServiceDown as down:
+            raise ServiceDown(f"{store} at {SERVICES[store].address(settings)}: {down}; see `truelog doctor`") from down
+        SERVICES[store].prepare(settings)
+    _register(settings, ())
 
 
 def _register(settings: Settings, needed: "Iterable[Future[None]]") -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from truelog.views.join import Totals as Totals
     from truelog.views.lateness import EventWindow as EventWindow
     from truelog.views.lateness import lateness as lateness
+    from truelog.views.meaning import Meaning as Meaning
     from truelog.views.patterns import Patterns as Patterns
     from truelog.views.searches import Searches as Searches
     from truelog.views.steps import Steps as Steps
@@ -57,6 +58,7 @@ _HOMES = _measures.homes() | {
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
     "latest": "truelog.measures.latest",
+    "Meaning": "truelog.views.meaning",
     "Patterns": "truelog.views.patterns",
     "Searches": "truelog.views.searches",
     "TextSource": "truelog.searches.catalogue",

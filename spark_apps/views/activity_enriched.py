@@ -7,7 +7,7 @@ rows, in whichever order they arrive.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group
+from truelog import Group, Meaning
 
 ORDER = ("at", "topic", "partition", "offset")
 
@@ -52,6 +52,24 @@ VIEW = Group(
     values=("tweet_id", "at", "profile_version", "name"),
     present={"per_name": PER_NAME},
     checks=("profile_version >= 0",),
+    meanings={
+        "per_name": Meaning(
+            "how many tweets each person sent under each version of the profile",
+            {
+                "tweets": "tweets of the person under this version",
+                "first_at": "time of the first of them",
+                "last_at": "time of the last of them",
+            },
+        ),
+        "inputs": Meaning(
+            "changes of profiles and tweets, by person",
+            {
+                "at": "time of the event, by corrected event time",
+                "name": "the name after the change; NULL for a tweet",
+                "tweet_id": "the site's id for the tweet; NULL for a change",
+            },
+        ),
+    },
     columns={
         "person_id": "the tweet's author",
         "event_id": "the id of the event",

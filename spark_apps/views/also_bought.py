@@ -11,7 +11,7 @@ A customer with n products has n * n rows in the match, so the view is built onc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Join, Latest, Match, Totals, View, latest
+from truelog import Join, Latest, Match, Meaning, Totals, View, latest
 
 # The ten products that most customers of a product also bought, and their share of the product's customers.
 RECOMMENDED = """
@@ -75,6 +75,20 @@ VIEW = Join(
     },
     present={"recommended": RECOMMENDED},
     checks=("customers > 0",),
+    meanings={
+        "recommended": Meaning(
+            "the ten products that most customers of a product also bought",
+            {
+                "place": "rank of `also` for the product, from 1",
+                "percent": "share of the product's customers who also bought it, in percent",
+            },
+        ),
+        "in_carts": Meaning("which products are in each cart", {"cart_id": "the site's id for the cart"}),
+        "checkouts": Meaning(
+            "the customer of each cart that was checked out", {"cart_id": "the site's id for the cart"}
+        ),
+        "bought": Meaning("which products each customer bought", {"visitor_id": "the customer"}),
+    },
     columns={
         "product": "a product",
         "also": "a product that the same customers bought; the product itself in one row, which has all its customers",

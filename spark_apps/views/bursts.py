@@ -8,7 +8,7 @@ without an address are not counted.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group
+from truelog import Group, Meaning
 
 WINDOW = 5 * 60 * 1_000_000  # microseconds
 
@@ -54,6 +54,17 @@ VIEW = Group(
     most=100_000,
     present={"per_day": PER_DAY},
     checks=("requests > 0",),
+    meanings={
+        "per_day": Meaning(
+            "the addresses of each day and their bursts",
+            {
+                "addresses": "addresses with requests",
+                "largest": "requests of the largest burst",
+                "requests_p99": "99 of 100 addresses had no larger burst",
+            },
+        ),
+        "inputs": Meaning("requests, by address and day", {"at": "time of the request, by corrected event time"}),
+    },
     columns={
         "ip": "address of the visitor",
         "day": "UTC day of the windows' first requests",

@@ -7,7 +7,7 @@ changes nothing.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group
+from truelog import Group, Meaning
 
 ORDER = ("topic", "partition", "offset")
 
@@ -63,6 +63,32 @@ VIEW = Group(
     present={"open": OPEN, "history": HISTORY},
     checks=("quantity > 0",),
     publish=True,
+    meanings={
+        "open": Meaning(
+            "the carts that are not checked out",
+            {
+                "products": "products in the cart",
+                "items": "items in the cart",
+                "changed_at": "time of the last change, by corrected event time",
+            },
+        ),
+        "history": Meaning(
+            "every event of each cart, in the order of partition and offset",
+            {
+                "verb": "what happened to the product, or to the cart",
+                "quantity": "the quantity in the event",
+                "at": "time of the event, by corrected event time",
+            },
+        ),
+        "inputs": Meaning(
+            "the events of each cart",
+            {
+                "verb": "what happened to the product, or to the cart",
+                "quantity": "the quantity in the event",
+                "at": "time of the event, by corrected event time",
+            },
+        ),
+    },
     columns={
         "cart_id": "the site's id for the cart",
         "product": "a product that is in the cart",

@@ -8,7 +8,7 @@ showed, within one hour before or after the search by event time (a device's clo
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import FirstSeen, Latest, View, latest
+from truelog import FirstSeen, Latest, Meaning, View, latest
 
 # One row per search and result. `clicked_at` is NULL until the visitor clicks, and `logged_at` is when the log had the
 # first click that counts. A click that counts may still be made until `counts_until`, and may be logged even later.
@@ -69,6 +69,35 @@ VIEW = View(
         "cardinality(appended_at) = cardinality(clicked_at)",
     ),
     version=2,
+    meanings={
+        "results": Meaning(
+            "each result of each search, and whether it was clicked",
+            {
+                "url": "the URL of the result",
+                "clicked_at": "time of the first click that counts, by corrected event time; NULL without one",
+                "logged_at": "when the log had this click",
+                "counts_until": "until when a click counts",
+            },
+        ),
+        "rates": Meaning(
+            "how often each URL was shown and clicked, by hour of the search",
+            {
+                "hour": "start of the hour of the search",
+                "url": "the URL",
+                "shown": "searches that showed the URL",
+                "clicked": "of these, searches after which it was clicked",
+                "rate": "`clicked` divided by `shown`",
+            },
+        ),
+        "outcomes": Meaning(
+            "what is known of each result when the time of its clicks is over",
+            {
+                "url": "the URL of the result",
+                "outcome": "`clicked`, `unclicked`, or `corrected` by a click that the log had too late",
+                "at": "when this was known, by the log's clock",
+            },
+        ),
+    },
     columns={
         "search_id": "`event_id` of the search",
         "asked_at": "time of the search, by corrected event time; NULL while only its clicks have arrived",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Group, Steps
+from truelog import Group, Meaning, Steps
 
 # Every edit of a document, in the order of partition and offset.
 HISTORY = """
@@ -48,6 +48,14 @@ FROM {{inputs}} AS e CROSS JOIN LATERAL (
     SELECT text FROM texts ORDER BY number DESC LIMIT 1
 ) AS s
 """
+
+OF_EDIT = {
+    "author_id": "who edited the document",
+    "edited_at": "time of the edit, by corrected event time",
+    "position": "where the edit begins, in code points from 0",
+    "removed": "how many code points it removed there",
+    "inserted": "the text that it inserted there",
+}
 
 
 def transform(document_edit: DataFrame) -> DataFrame:
@@ -96,6 +104,15 @@ def document(every: int, longest: int) -> Group:
         most=400 * every,
         present={"history": HISTORY, "snapshots": SNAPSHOTS.format(longest=longest)},
         checks=(f"characters BETWEEN 0 AND {longest}", "char_length(text) = characters"),
+        meanings={
+            "history": Meaning("every edit of each document, in the order of partition and offset", OF_EDIT),
+            "snapshots": Meaning(
+                "the text of each document after each of its edits",
+                {name: OF_EDIT[name] for name in ("author_id", "edited_at")} | {"text": "the text after the edit"},
+            ),
+            "inputs": Meaning("the edits of each document", OF_EDIT),
+            "checkpoints": Meaning("the text of each document after every so many edits"),
+        },
         columns={
             "document_id": "the site's id for the document",
             "text": "the text after all edits",

@@ -13,7 +13,7 @@ change nothing, and `truelog explain` shows them as refused.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Join, Latest, Match, Totals, View, latest
+from truelog import Join, Latest, Match, Meaning, Totals, View, latest
 
 POPULAR = 10_000  # more followers make an author popular
 
@@ -115,6 +115,23 @@ AUTHORS = Totals(
 )
 
 
+MEANINGS = {
+    "newest": Meaning(
+        "the 100 newest tweets for each reader, with the present names and texts",
+        {
+            "author_id": "who tweeted",
+            "author": "the author's present name",
+            "photo": "URL of the author's present photo",
+            "text": "what the tweet says",
+        },
+    ),
+    "follows": Meaning("who follows whom"),
+    "tweets": Meaning("the tweets, by the sender of their events"),
+    "owners": Meaning("whom each tweet belongs to"),
+    "profiles": Meaning("names and photos of people"),
+    "authors": Meaning("how many followers each author has"),
+}
+
 BY_OWNER = ("tweets.author_id", "owners.author_id")
 
 
@@ -140,6 +157,7 @@ def timeline(popular: int) -> Join:
         present={"newest": NEWEST.format(popular=popular)},
         checks=("entries = 1",),
         publish=True,
+        meanings=MEANINGS,
         columns={
             "reader_id": "who follows the tweet's author",
             "tweeted_at": "time of the tweet, by corrected event time",

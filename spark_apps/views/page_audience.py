@@ -28,7 +28,9 @@ VIEW = View(
         "host": "host of the URL; NULL if the URL has none",
         "views": "page views",
         "visitors": "distinct visitors, with a relative standard error of 2 %",
-        "response_ms_p50": "median response time in milliseconds, within 1 %",
+        "response_ms_p50": "median response time in milliseconds (of two middle values, the lower one), within 1 %",
+        "response_ms_p95": "95 % of the response times are at most this, within 1 %",
+        "response_ms_p99": "99 % of the response times are at most this, within 1 %",
     },
     version=2,
 )

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Sum, View
+from truelog import Meaning, Sum, View
 
 # The ten most viewed pages of each hour; pages with the same number of views are in binary order.
 BUSIEST = """
@@ -35,6 +35,12 @@ VIEW = View(
     measures={"views": Sum(), "bytes": Sum()},
     present={"busiest": BUSIEST},
     checks=("views > 0", "bytes >= 0"),
+    meanings={
+        "busiest": Meaning(
+            "the ten most viewed pages of each hour",
+            {"hour": "start of the hour", "place": "rank of the page within the hour, from 1"},
+        )
+    },
     columns={
         "minute": "start of the minute in which the page was viewed, by corrected event time",
         "host": "host of the URL; NULL if the URL has none",

@@ -7,7 +7,7 @@ capture began are as the first snapshot found them, so a payment before the firs
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group
+from truelog import Group, Meaning
 
 ORDER = ("at", "topic", "partition", "offset")
 
@@ -60,6 +60,25 @@ VIEW = Group(
     values=("order_id", "at", "verb", "country", "amount", "customer_version", "name", "city"),
     present={"per_city": PER_CITY},
     checks=("customer_version >= 0",),
+    meanings={
+        "per_city": Meaning(
+            "payments by the customer's city and the payment's country",
+            {
+                "payments": "payments that succeeded",
+                "failures": "payments that failed",
+                "amount": "sum of the payments that succeeded, in the currency's smallest unit",
+            },
+        ),
+        "inputs": Meaning(
+            "payments and changes of customers, by customer",
+            {
+                "at": "time of the payment or of the change",
+                "verb": "of a payment: `failed` or `succeeded`",
+                "name": "the name after the change; NULL for a payment",
+                "city": "the city after the change; NULL for a payment",
+            },
+        ),
+    },
     columns={
         "customer_id": "who paid; the primary key of the table of customers, as text",
         "event_id": "the id of the payment's event",

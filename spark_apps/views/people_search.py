@@ -9,7 +9,7 @@ import re
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Latest, View, latest
+from truelog import Latest, Meaning, View, latest
 
 DOCUMENT = """
 setweight(to_tsvector('english', coalesce({name}, '')), 'A') ||
@@ -38,6 +38,11 @@ VIEW = View(
     measures={"last": Latest()},
     present={"documents": DOCUMENTS},
     indexes=(DOCUMENT,),
+    meanings={
+        "documents": Meaning(
+            "the words of each profile, for full-text search", {"document": "the words, with the name first in weight"}
+        )
+    },
     columns={
         "person_id": "the site's id for the person",
         "name": "the name that others see",

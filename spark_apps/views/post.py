@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Join, Latest, Match, Totals, View, latest
+from truelog import Join, Latest, Match, Meaning, Totals, View, latest
 
 # Each post with its author and its counts.
 POSTS = """
@@ -202,6 +202,71 @@ VIEW = Join(
     },
     present={"summary": POSTS, "top_comments": TOP_COMMENTS, "closest_likers": CLOSEST_LIKERS},
     checks=("posts = 1", "likes >= 0", "comments >= 0", "shares >= 0"),
+    meanings={
+        "summary": Meaning(
+            "each post with its author and its counts",
+            {
+                "author_id": "whose post it is",
+                "author": "the author's present name",
+                "photo": "URL of the author's present photo",
+                "posted_at": "time of the post's last event, by corrected event time",
+                "text": "what the post says",
+            },
+        ),
+        "top_comments": Meaning(
+            "the four best comments of each post",
+            {
+                "comment_id": "the site's id for the comment",
+                "likes": "people who like the comment",
+                "commented_at": "time of the comment's last event, by corrected event time",
+                "author_id": "whose comment it is",
+                "author": "the author's present name",
+                "photo": "URL of the author's present photo",
+                "text": "what the comment says",
+            },
+        ),
+        "closest_likers": Meaning(
+            "for each reader and post, the three friends who like it and share most friends with the reader",
+            {
+                "reader_id": "who reads",
+                "liker_id": "a friend of the reader who likes the post",
+                "liker": "the friend's present name",
+                "photo": "URL of the friend's present photo",
+                "mutual_friends": "friends that both have",
+            },
+        ),
+        "posts": Meaning("the posts, by the sender of their events", {"text": "what the post says"}),
+        "post_owners": Meaning("whom each post belongs to"),
+        "likes": Meaning("who likes which post or comment"),
+        "comments": Meaning(
+            "the comments, by the sender of their events",
+            {
+                "comment_id": "the site's id for the comment",
+                "commented_at": "time of the comment's last event, by corrected event time",
+                "text": "what the comment says",
+            },
+        ),
+        "comment_owners": Meaning("whom each comment belongs to", {"comment_id": "the site's id for the comment"}),
+        "shares": Meaning(
+            "the shares of posts, by the sender of their events", {"share_id": "the site's id for the share"}
+        ),
+        "share_owners": Meaning("whom each share belongs to", {"share_id": "the site's id for the share"}),
+        "friends": Meaning("the friends of each person", {"person_id": "a person"}),
+        "profiles": Meaning("names and photos of people", {"person_id": "the person"}),
+        "ranking": Meaning(
+            "the comments of each post with their likes",
+            {
+                "comment_id": "the site's id for the comment",
+                "commented_at": "time of the comment's last event, by corrected event time",
+                "comments": "always 1",
+                "likes": "people who like the comment",
+            },
+        ),
+        "mutual": Meaning(
+            "how many friends two friends have in common",
+            {"person_id": "a person", "friend_id": "a friend of the person", "friends": "friends that both have"},
+        ),
+    },
     columns={
         "post_id": "the site's id for the post",
         "posts": "always 1",

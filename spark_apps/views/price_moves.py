@@ -8,7 +8,7 @@ order of the log.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group
+from truelog import Group, Meaning
 
 WINDOW = 5 * 60 * 1_000_000  # microseconds
 
@@ -65,6 +65,13 @@ VIEW = Group(
     most=20_000,
     present={"large": LARGE},
     checks=("rise >= 0", "fall >= 0", "trades > 0"),
+    meanings={
+        "large": Meaning("the hours in which a price moved by five percent or more within five minutes"),
+        "inputs": Meaning(
+            "trades, by symbol and hour",
+            {"at": "time of the trade, by corrected event time", "price": "price in the currency's smallest unit"},
+        ),
+    },
     columns={
         "symbol": "what was traded",
         "hour": "hour of the windows' first trades",

@@ -7,7 +7,7 @@ the six panes of a window.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Sum, View
+from truelog import Meaning, Sum, View
 
 # The SELECT starts from the windows rather than from the panes, so that a query for some windows reads only their
 # panes, through the key's index. It returns every window that contains a request, including the windows after an
@@ -46,6 +46,16 @@ VIEW = View(
     checks=("requests > 0",),
     keep="7 days",
     indexes=(("ip", "pane"),),  # for the requests of one address, which a rate limit asks for
+    meanings={
+        "per_minute": Meaning(
+            "the requests of each address in each window of a minute; a window begins every ten seconds",
+            {
+                "window_start": "start of the window",
+                "window_end": "end of the window",
+                "requests": "page views in the window",
+            },
+        )
+    },
     columns={
         "pane": "start of the ten seconds in which the requests were made, by corrected event time",
         "ip": "address of the visitor; NULL if unknown",

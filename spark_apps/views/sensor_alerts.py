@@ -9,7 +9,7 @@ import sys
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group
+from truelog import Group, Meaning
 
 MALFUNCTION = 3  # readings in a row
 
@@ -55,6 +55,23 @@ VIEW = Group(
     most=10_000,
     present={"machines": MACHINES},
     checks=("readings > 0", "worst > 0", "ended_at >= started_at"),
+    meanings={
+        "machines": Meaning(
+            "the machines with malfunctions",
+            {
+                "runs": "malfunctions of the machine's sensors",
+                "longest": "readings of the longest of them",
+                "last_ended_at": "when the last of them ended",
+            },
+        ),
+        "inputs": Meaning(
+            "readings, by sensor and hour",
+            {
+                "at": "time of the reading, by corrected event time",
+                "excess": "how far the reading is out of range; 0 within it",
+            },
+        ),
+    },
     columns={
         "sensor_id": "the sensor's id",
         "hour": "hour of the run",

@@ -13,7 +13,7 @@ an access log has none.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group
+from truelog import Group, Meaning
 
 GAP = 30 * 60 * 1_000_000  # microseconds
 
@@ -69,6 +69,33 @@ VIEW = Group(
     values=("ended_at", "pages", "entry", "exit"),
     present={"steps": STEPS, "per_hour": PER_HOUR},
     checks=("pages > 0", "ended_at >= started_at"),
+    meanings={
+        "steps": Meaning(
+            "every request of each session",
+            {
+                "step": "number of the request in the session, from 1",
+                "at": "time of the request, by corrected event time",
+                "page": "path of the page; NULL if the URL has none",
+            },
+        ),
+        "per_hour": Meaning(
+            "the sessions that began in each hour",
+            {
+                "hour": "start of the hour",
+                "sessions": "sessions",
+                "pages": "requests of the sessions",
+                "bounced": "sessions of one request",
+                "average_duration": "average time from the first to the last request of a session",
+            },
+        ),
+        "inputs": Meaning(
+            "requests, by visitor and day",
+            {
+                "at": "time of the request, by corrected event time",
+                "page": "path of the page; NULL if the URL has none",
+            },
+        ),
+    },
     columns={
         "visitor_id": "the site's id for the visitor",
         "day": "UTC day of the session",

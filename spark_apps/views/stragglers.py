@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import EventWindow, Max, Quantiles, Sum, View, lateness
+from truelog import EventWindow, Max, Meaning, Quantiles, Sum, View, lateness
 
 HOURS = EventWindow("hour", length="1 hour", grace="1 hour")
 
@@ -54,13 +54,21 @@ VIEW = View(
     present={"latest_day": LATEST_DAY},
     window=HOURS,
     checks=("events > 0", "late <= events", "corrections <= events"),
+    meanings={
+        "latest_day": Meaning(
+            "how late the events of the last 24 hours were, by event type and source",
+            {"late_share": "`late` divided by `events`"},
+        )
+    },
     columns={
         "hour": "start of the hour in which the events happened, by corrected event time",
         "event_type": "event type",
         "source": "`collector`, or `kafka` for events that were written to Kafka directly",
         "events": "events",
         "late": "events that reached the log more than an hour after their event time",
-        "lateness_ms_p50": "median lateness in milliseconds, within 1 %",
+        "lateness_ms_p50": "median lateness in milliseconds (of two middle values, the lower one), within 1 %",
+        "lateness_ms_p95": "95 % of the events were at most this late, within 1 %",
+        "lateness_ms_p99": "99 % of the events were at most this late, within 1 %",
         "latest_ms": "greatest lateness in milliseconds",
         "corrections": "events that reached the log more than an hour after the end of the hour",
         "status": "`open` until an hour after the end of the hour; then `complete`, or `corrected` by late events",

@@ -6,7 +6,7 @@ A client that gets no answer sends its event again. Within an hour, only the fir
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Sum, View
+from truelog import Meaning, Sum, View
 
 # Each term of an hour beside its number in the hour before. A term that is new has 0 there.
 RISING = """
@@ -37,6 +37,12 @@ VIEW = View(
     dedupe="1 hour",
     present={"rising": RISING},
     checks=("number > 0", "kind IN ('word', 'url')"),
+    meanings={
+        "rising": Meaning(
+            "each term of an hour beside the hour before",
+            {"before": "the same in the hour before; 0 if it had no such term", "rise": "`number` less `before`"},
+        )
+    },
     columns={
         "hour": "start of the hour, by corrected event time",
         "kind": "`word` of a search query, or `url` of a click",

@@ -7,7 +7,7 @@ counts of page views is zero.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Bloom, Distinct, Quantiles, Sum, View
+from truelog import Bloom, Distinct, Meaning, Quantiles, Sum, View
 
 # The ten most viewed pages of each day, from exact counts; pages with the same number of views are in binary order.
 TOP_PAGES = """
@@ -44,12 +44,19 @@ VIEW = View(
     present={"top_pages": TOP_PAGES},
     all_if_null=("page",),
     checks=("views > 0", "visitors > 0"),
+    meanings={
+        "top_pages": Meaning(
+            "the ten most viewed pages of each day", {"place": "rank of the page within the day, from 1"}
+        )
+    },
     columns={
         "day": "start of the day (UTC), by corrected event time",
         "page": "host and path of the page; NULL for the whole day",
         "views": "page views",
         "visitors": "distinct visitors, with a relative standard error of 2 %",
-        "response_ms_p50": "median response time in milliseconds, within 1 %",
+        "response_ms_p50": "median response time in milliseconds (of two middle values, the lower one), within 1 %",
+        "response_ms_p95": "95 % of the response times are at most this, within 1 %",
+        "response_ms_p99": "99 % of the response times are at most this, within 1 %",
         "seen": "the visitors: `truelog.seen(seen, 'v12')` is true for each of them, and for 1 % of all others if they "
         "are 100,000",
     },

@@ -7,7 +7,7 @@ page, and `changes` compares each version with the version before it.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Value, View
+from truelog import Meaning, Value, View
 
 CURRENT = """
 SELECT p.page_id, v.title, v.text, v.author_id, v.edited_at
@@ -53,6 +53,13 @@ VIEW = View(
     key=("page_id", "partition", "offset"),
     measures=dict.fromkeys(("verb", "title", "text", "author_id", "comment", "edited_at"), Value()),
     present={"current": CURRENT, "changes": CHANGES},
+    meanings={
+        "current": Meaning("the last version of each page that is not deleted"),
+        "changes": Meaning(
+            "every version of each page, with the lines that it added and removed",
+            {"version": "number of the version, from 1", "added": "the added lines", "removed": "the removed lines"},
+        ),
+    },
     columns={
         "page_id": "the site's id for the page",
         "partition": "partition of the event",

@@ -296,6 +296,11 @@ def test_stored_ticks_are_replaced_by_those_of_the_log(
         clock.replace_ticks(connection, ID, read, positions, "a")
         assert stored_ticks(connection) == [0, 1, 2, 3, 4]
 
+        monkeypatch.setattr(clock, "_LATEST", 2_000)
+        forget_ticks(connection, ID)
+        clock.replace_ticks(connection, ID, read, positions, "a")
+        assert stored_ticks(connection) == [0, 1, 2, 3, 4]
+
 
 def test_rows_since_a_time_are_those_at_it_and_after_it(spark: SparkSession) -> None:
     """A row without a time never expires, in PostgreSQL neither."""

@@ -28,6 +28,7 @@ from truelog.log.positions import Positions
 from truelog.schema.event import EventType, load_events
 from truelog.spark.session import session
 from truelog.storage.database import Connection, connect
+from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold import failing
@@ -82,6 +83,44 @@ FAILING = Group(
     fold=_failing,
     key=("visitor_id",),
     values=("requests",),
+)
+
+
+def _of_two_types(search: DataFrame, click: DataFrame) -> DataFrame:
+    """The columns of a click are in another order than those of a search."""
+    searched = search.select("visitor_id", F.col("query").alias("text"), F.lit(False).alias("is_click"))
+    return searched.unionByName(click.select(F.lit(True).alias("is_click"), F.col("url").alias("text"), "visitor_id"))
+
+
+def _halves(inputs: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The searches and the clicks, whose columns are in another order again."""
+    searches = inputs.where("NOT is_click").select("visitor_id", "text", F.lit(1).alias("searches"))
+    return searches, inputs.where("is_click").select("text", "visitor_id", F.lit(0).alias("searches"))
+
+
+def _added(halves: DataFrame) -> DataFrame:
+    added = F.sum("searches").alias("searches"), F.count("*").alias("events"), F.max("text").alias("last")
+    return halves.groupBy("visitor_id").agg(*added)
+
+
+def _by_name(inputs: DataFrame) -> DataFrame:
+    searches, clicks = _halves(inputs)
+    return _added(searches.unionByName(clicks))
+
+
+def _by_place(inputs: DataFrame) -> DataFrame:
+    searches, clicks = _halves(inputs)
+    return _added(searches.union(clicks))
+
+
+OF_TWO_TYPES = Group(
+    reads=("search", "click"),
+    transform=_of_two_types,
+    by=("visitor_id",),
+    inputs=("text", "is_click"),
+    fold=_by_name,
+    key=("visitor_id",),
+    values=("searches", "events", "last"),
 )
 
 # A case of this law has other event ids than all other cases. In the laws whose cases share their ids, a Group without
@@ -230,6 +269,20 @@ def test_groups_on_which_a_fold_fails_are_left_out_of_every_layer(path: RealPath
     )
     [(doubled, failed)] = path.connection.execute(query, (path.views["failing"].name,)).fetchall()
     assert 0 < int(str(doubled)) < int(str(failed))
+
+
+def test_a_fold_may_unite_two_event_types_by_name_and_not_by_place(path: RealPath) -> None:
+    """By place, the fold of a group would make rows of other groups."""
+    typed, raw = path.compare("of_two_types", OF_TWO_TYPES)
+
+    assert typed.rows == raw.rows > 20
+    assert (typed.unequal, raw.unequal) == (0, 0)
+    query = sql.SQL("SELECT count(*) FROM {} WHERE searches BETWEEN 1 AND events - 1")
+    table = sql.Identifier("state", path.views["of_two_types"].own.name)
+    [(mixed,)] = path.connection.execute(query.format(table)).fetchall()
+    assert int(str(mixed)) > 0
+    with pytest.raises(BadDeclaration, match="covers several groups"):
+        path.lab.compiled("by_place", replace(OF_TWO_TYPES, fold=_by_place))
 
 
 def test_the_law_catches_a_group_that_is_left_out_while_its_fold_succeeds(

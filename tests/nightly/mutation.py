@@ -51,13 +51,10 @@ SUITES: dict[str, tuple[str, ...]] = {
     "reconcile/comparison/clock_check.py": ("tests/library/reconcile/comparison/test_clock_check_guard.py",),
     "tables/fold/failing.py": (
         "tests/library/tables/fold/test_failing_search.py",
+        "tests/library/tables/fold/test_failing_left_out.py",
         "tests/library/tables/fold/test_failing.py",
     ),
-    "tables/fold/merge.py": (
-        "tests/library/tables/fold/test_failing.py",
-        "tests/library/tables/fold/test_fold.py",
-        "tests/library/tables/fold/test_stepped.py",
-    ),
+    "tables/fold/merge.py": ("tests/library/tables/fold/test_merge.py",),
     "archive/commit.py": ("tests/library/archive/test_commit.py",),
     "tables/table_hash.py": ("tests/laws/test_golden_digest.py", "tests/laws/test_digest.py"),
     "reconcile/row_diff.py": ("tests/library/reconcile/test_row_diff.py",),

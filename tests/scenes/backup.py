@@ -20,7 +20,7 @@ def back_up(settings: Settings, backup: Path) -> None:
 
 def database_tool(settings: Settings, program: str, *arguments: str) -> None:
     """Run a PostgreSQL client program as the administrator."""
-    address = f"host={settings.database_host} port={settings.database_port} user={postgresql.ADMIN} dbname={{}}"
+    address = f"host={settings.database_host} port={settings.database_port} user={settings.postgres_user} dbname={{}}"
     words = [word.format(address.format(settings.database_name)) for word in arguments]
     password = {"PGPASSWORD": settings.postgres_password.get_secret_value()}
     command = [str(postgresql._programs(postgresql._folder(settings)) / program), *words]
@@ -32,7 +32,7 @@ def restore(settings: Settings, backup: Path) -> None:
     with psycopg.connect(
         host=settings.database_host,
         port=settings.database_port,
-        user=postgresql.ADMIN,
+        user=settings.postgres_user,
         password=settings.postgres_password.get_secret_value(),
         dbname="postgres",
         autocommit=True,

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -40,7 +41,11 @@ class Heartbeat:
 
 
 def main() -> None:
-    settings, heartbeat = Settings(), Heartbeat()
+    settings = Settings()
+    run_server(partial(measured_app, settings, Heartbeat()), settings.address("collector"), grace=5)
+
+
+def measured_app(settings: Settings, heartbeat: Heartbeat) -> Starlette:
     app = create_app(settings)
     app.add_route("/stalls", heartbeat.read)
     running = app.router.lifespan_context
@@ -53,7 +58,7 @@ def main() -> None:
             task.cancel()
 
     app.router.lifespan_context = measured
-    run_server(app, settings.address("collector"), grace=5)
+    return app
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.deadline import until
+from tests.library.services.api.asking import asking
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
 from tests.scenes.marked import VIEW, marked, p99
@@ -29,6 +30,7 @@ from truelog.batch.recomputation import DayState
 from truelog.log import topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.services.ticks import service as ticks
+from truelog.support import timestamps
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 
@@ -48,7 +50,7 @@ def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     """Log days of eight seconds, three views and the batch layer's DAGs. Airflow does not run the applications here."""
     views, dags = tmp_path_factory.mktemp("views"), tmp_path_factory.mktemp("dags")
     copy_views(views, *CHOSEN, BATCH_ONLY)
-    for dag in ("recompute", "reconcile", "quality", "archive", "batch_views"):
+    for dag in ("recompute", "reconcile", "quality", "archive", "batch_views", "past"):
         shutil.copy(PROJECT / "dags" / f"{dag}.py", dags)
     _remove_schedule(dags / "reconcile.py")
     with known(
@@ -95,7 +97,7 @@ def oncall(world: World, environment: Environment, history: datetime, short: Set
 
         until(closed, 120, "closed log days")
         until(caught_up, 60, "the views at the end of the log")
-        for dag in ("recompute", "reconcile", "quality", "archive_upkeep", "batch_views"):
+        for dag in ("recompute", "reconcile", "quality", "archive_upkeep", "batch_views", "past"):
             signed_in.wait_for_dag(dag)
         signed_in.wait_for_clock("recompute")
         yield signed_in
@@ -328,6 +330,33 @@ def test_a_batch_only_view_is_proved_from_the_raw_log(world: World, oncall: Airf
     oncall.wait_for_run("reconcile", run)
     assert outcomes(world, run)[BATCH_ONLY][:3] == ("EQUAL", 0, 1)  # one row, although the log has another buyer
     assert world.ask(PAIRS) == [(built + 1,)]
+
+
+@pytest.mark.nightly
+def test_an_application_reads_the_past_over_http(oncall: Airflow, short: Settings) -> None:
+    """The task of the DAG waits until it asks. All page views below the answer's positions are counted."""
+    past = {"as_of": timestamps.to_text(datetime.now(UTC)), "limit": "1000"}
+    ends = topics.end_offsets(short, ["page_view", "ticks"])
+
+    def archived() -> None:
+        """The archive contains a tick later than the time, and all records before it."""
+        found = archived_positions(short, ["page_view", "ticks"])
+        if not found.covers(ends) or found.at("ticks", 0) <= ends.at("ticks", 0):
+            raise ServiceDown(f"the archive is at {found.as_json()}")
+
+    until(archived, 60, "the archive behind the time")
+    with asking(short) as api:
+
+        def rebuilt() -> None:
+            answer = api.get("/views/page_views/rows", **past)
+            if answer.status_code == 202:
+                raise ServiceDown(answer.text)
+
+        until(rebuilt, 240, "the rows of the past")
+        found = api.get("/views/page_views/rows", **past).json()
+    counted = sum(found["positions"]["page_view"].values())
+    assert (found["layer"], sum(row["views"] for row in found["rows"])) == ("batch", counted)
+    assert counted > 0
 
 
 @pytest.mark.nightly

@@ -17,15 +17,14 @@ import pytest
 
 import runtime
 from runtime import keeper, postgresql
-from runtime.services import SERVICES
-from tests.beds.world import World, known
+from tests.beds.world import World
 from tests.chosen_views import copy_views
 from tests.command import truelog, truelog_process
 from tests.deadline import deadline, until
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.nightly_cases import nightly_except
 from tests.scenes import exposure, stranger
-from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
+from tests.scenes.airflow_client import Airflow, sign_in, wanted, whole_platform
 from tests.speed import record_speed
 from truelog.alerts import store as alert_store
 from truelog.alerts.sources import outbox as alert_outbox
@@ -61,21 +60,10 @@ def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory
     """Airflow and the applications that it runs, with view files that scenes change. All processes stop at the end."""
     folder = copy_views(tmp_path_factory.mktemp("views"), "page_views", "request_rates")
     receivers = {"alertmanager_url": pager.url, "heartbeat_url": f"{pager.url}/beat"}
-    with known(world.settings, views_folder=folder, **receivers) as changed:
-        services = [name for name in wanted(changed) if not name.startswith("airflow-")]
-        runtime.up(changed, services, tethered=True)
-        with orchestrated(changed) as settings:
-            yield settings
-        for name in set(services) - {"postgresql", "kafka", "s3"}:
-            keeper.stop(changed, name)
-    launcher.stop_all(world.settings)
+    with whole_platform(world.settings, views_folder=folder, **receivers) as settings:
+        yield settings
     with connect(world.settings) as connection:
         application.set_desired(connection, "stream", application.RUNNING, "a scene")
-
-
-def wanted(settings: Settings) -> list[str]:
-    """The services of a platform with these settings."""
-    return [name for name, each in SERVICES.items() if each.is_wanted(settings)]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,8 @@
-"""SQL queries on the archive, run by DuckDB. Each event type is a table with every record that was ever archived.
+"""SQL queries on the archive and on views, run by DuckDB.
+
+Each event type is a table with every record that was ever archived. `presented.VIEW` and `views.VIEW` are what readers
+of PostgreSQL see at this moment. All such relations of a query are read in one snapshot, and the archive may be some
+seconds behind them.
 
 A query opens only the tables that it refers to and reads only the columns and row groups that it needs. Iceberg lists
 the files, Arrow reads them, and DuckDB queries the Arrow data. The query has no access to files, the network or this
@@ -9,15 +13,18 @@ query opened it, so two tables in one query may be a few seconds apart. `offset`
 need quotes.
 """
 
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 from urllib.parse import urlparse
 
+import adbc_driver_postgresql.dbapi as adbc
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
+from psycopg import sql
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -28,12 +35,28 @@ from truelog.archive.table import identifier, open_catalog
 from truelog.control import event_registry
 from truelog.schema.event import EventType
 from truelog.storage import exact_json
+from truelog.storage.database import connect
+from truelog.storage.db_snapshot import view_columns
 from truelog.support.errors import BadInput, QueryTooSlow
 from truelog.support.settings import Settings
 
 _MEMORY = "2GB"
 _SECONDS = 300.0
 _AGAIN = 0.1  # seconds until a late query is interrupted again, because an interrupt between two queries is lost
+_MOST_ROWS = 2_000_000  # of a relation of a view: they are in memory
+_OF_VIEWS = ("presented", "views")
+_TYPES = {
+    "bigint": "BIGINT",
+    "boolean": "BOOLEAN",
+    "bytea": "BLOB",
+    "date": "DATE",
+    "double precision": "DOUBLE",
+    "integer": "INTEGER",
+    "real": "REAL",
+    "smallint": "SMALLINT",
+    "text": "VARCHAR",
+    "timestamp with time zone": "TIMESTAMPTZ",
+}
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "autoinstall_known_extensions": False,
@@ -44,7 +67,7 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
 
 @contextmanager
 def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iterator[duckdb.DuckDBPyRelation]:
-    """The result of a SELECT on the archive, which must be read before the time limit ends.
+    """The result of a SELECT on the archive and on views, which must be read before the time limit ends.
 
     Raises:
         BadInput: the query is not one valid SELECT; the message says where it fails.
@@ -53,10 +76,11 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
     with open_engine() as connection, open_catalog(settings) as catalog, interrupted_after(connection, seconds):
         try:
             statement = _require_select(connection, query)
-            named = {name.lower() for name in connection.get_table_names(query)}
+            named = _tables_of(connection, query)
             for event_type in event_registry.event_types(settings).values():
-                if event_type.name in named:
+                if (event_type.name,) in named:
                     connection.register(event_type.name, open_dataset(catalog, event_type))
+            _register_views(connection, settings, sorted(name for name in named if name[0] in _OF_VIEWS and name[1:]))
             yield _bind(connection, statement)
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
@@ -123,6 +147,83 @@ def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise BadInput("The archive is read-only: send one SELECT at a time.")
     return statements[0]
+
+
+def _tables_of(connection: duckdb.DuckDBPyConnection, query: str) -> set[tuple[str, ...]]:
+    """The tables that the query names, each with its schema if the query says it. They need not exist yet."""
+    [(text,)] = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
+    found, waiting = set[tuple[str, ...]](), [json.loads(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                found.add(tuple(part.lower() for part in node["qualified_name"]["path"]))
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return found
+
+
+def _register_views(
+    connection: duckdb.DuckDBPyConnection, settings: Settings, names: Sequence[tuple[str, ...]]
+) -> None:
+    """Let the query read these relations of views. One that PostgreSQL does not have is left out."""
+    if not names:
+        return
+    for schema in sorted({schema for schema, *_ in names}):
+        connection.execute(f'CREATE SCHEMA "{schema}"')
+    with connect(settings, autocommit=True) as known:
+        columns = {name: view_columns(known, name[1], name[0]) for name in names}
+    with adbc.connect(settings.database_uri(), autocommit=True) as postgresql, postgresql.cursor() as cursor:
+        cursor.execute("SET timezone = 'UTC'")
+        cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        for name in (each for each in names if columns[each]):
+            types = {str(each["name"]): str(each["type"]) for each in columns[name]}
+            stored = f"_{'.'.join(name)}"
+            connection.register(stored, _rows(cursor, name, types))
+            shown = (
+                sql.SQL("CAST({name} AS {kind}) AS {name}").format(
+                    name=sql.Identifier(column), kind=sql.SQL(_shown_as(kind))
+                )
+                for column, kind in types.items()
+            )
+            view = sql.SQL("CREATE VIEW {} AS SELECT {} FROM {}").format(
+                sql.Identifier(*name), sql.SQL(", ").join(shown), sql.Identifier(stored)
+            )
+            connection.execute(view.as_string(None))
+
+
+def _rows(cursor: adbc.Cursor, name: tuple[str, ...], types: Mapping[str, str]) -> pa.Table:
+    """All rows of a relation of PostgreSQL.
+
+    Raises:
+        BadInput: they are too many.
+    """
+    selected = (
+        sql.SQL("{name}::{kind} AS {name}").format(name=sql.Identifier(column), kind=sql.SQL(_read_as(kind)))
+        for column, kind in types.items()
+    )
+    query = sql.SQL("SELECT {} FROM {} LIMIT {}").format(
+        sql.SQL(", ").join(selected), sql.Identifier(*name), sql.Literal(_MOST_ROWS + 1)
+    )
+    cursor.execute(query.as_string(None))
+    found = cursor.fetch_arrow_table()
+    if found.num_rows > _MOST_ROWS:
+        raise BadInput(f"{'.'.join(name)} has more than {_MOST_ROWS:,} rows: ask PostgreSQL, or the events.")
+    return found
+
+
+def _read_as(kind: str) -> str:
+    """The type as which PostgreSQL sends a column. What Arrow does not have is text."""
+    return kind if kind.removesuffix("[]") in _TYPES else "text"
+
+
+def _shown_as(kind: str) -> str:
+    """The type as which the query sees the column."""
+    if kind.startswith("numeric"):
+        return f"DECIMAL{kind.removeprefix('numeric')}" if "(" in kind else "DOUBLE"
+    base = kind.removesuffix("[]")
+    return _TYPES.get(base, "VARCHAR") + ("[]" if base in _TYPES and kind != base else "")
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> duckdb.DuckDBPyRelation:

@@ -71,17 +71,14 @@ def write_worker(settings: Settings) -> None:
 
 def configuration(settings: Settings, event_type: EventType, epoch: int) -> dict[str, str]:
     """The connector of a captured table. Another epoch has another prefix, so that Debezium begins with a snapshot."""
-    source, slot = settings.source(), publication(event_type)
+    slot = publication(event_type)
     return {
         "name": event_type.name,
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
         "plugin.name": "pgoutput",
-        "database.hostname": str(source["host"]),
-        "database.port": str(source["port"]),
-        "database.user": str(source["user"]),
+        **settings.source_connector(),
         "database.password": _secret(settings, "source"),
-        "database.dbname": str(source["dbname"]),
         "topic.prefix": f"{event_type.name}-{epoch}",
         "slot.name": slot,
         "publication.name": slot,
@@ -123,7 +120,7 @@ def _transforms(event_type: EventType) -> dict[str, str]:
 
 def properties(values: Mapping[str, str]) -> str:
     """A file in Java's format."""
-    return "".join(f"{name}={value}\n" for name, value in values.items())
+    return "".join("{}={}\n".format(name, value.replace("\\", "\\\\")) for name, value in values.items())
 
 
 def _secret(settings: Settings, name: str) -> str:

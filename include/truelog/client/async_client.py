@@ -32,9 +32,9 @@ class AsyncClient:
         self._seconds = seconds
         self._http = httpx.AsyncClient(timeout=seconds, follow_redirects=False)
 
-    async def send(self, *events: Event) -> Receipt:
+    async def send(self, *events: Event, traceparent: str = "") -> Receipt:
         """As `Client.send`."""
-        return exchange.receipt(await self._ask(exchange.sending(self._at, events)))
+        return exchange.receipt(await self._ask(exchange.sending(self._at, events, traceparent)))
 
     async def rows(self, view: str, relation: str = "", **asked: Any) -> Page:
         """As `Client.rows`."""

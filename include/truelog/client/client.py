@@ -38,18 +38,22 @@ class Client:
         self._http = httpx.Client(timeout=seconds, follow_redirects=False)
         self._stopped = Stop()
 
-    def send(self, *events: Event) -> Receipt:
+    def send(self, *events: Event, traceparent: str = "") -> Receipt:
         """Store events in the log, and return where they are.
+
+        `traceparent` is the trace of the caller (W3C Trace Context), which becomes a header of each record.
 
         Raises:
             EventsRefused: some events are dead letters. The others are in the log.
             Refused: the collector refused all of them. Nothing was stored.
             Unavailable: the collector did not answer in time.
         """
-        return exchange.receipt(self._ask(exchange.sending(self._at, events)))
+        return exchange.receipt(self._ask(exchange.sending(self._at, events, traceparent)))
 
     def rows(self, view: str, relation: str = "", **asked: Any) -> Page:
         """Rows of a view, or of a further relation of it. The parameters are those of `GET /views/{view}/rows`.
+
+        With `as_of`, the client waits until a job has rebuilt the rows: for ten minutes, or for its own time limit.
 
         Raises:
             Refused: the API refused the request; `Behind` if the view has not reached `at_least` in time.

@@ -22,6 +22,7 @@ from truelog.client.receipt import Receipt
 Event = Mapping[str, Any]
 _BUSY = (408, 429, 502, 503, 504)
 _JUDGED = (200, 207, 422)  # of the collector: the answer lists the events
+_REBUILD_SECONDS = 600.0  # the shortest time limit for rows of the past
 _PROBLEM = "application/problem+json"
 UNANSWERED = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError)  # a retry may succeed
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -46,12 +47,14 @@ class Ask:
     key: str
     params: Sequence[tuple[str, str]] = ()
     json: Any = None
+    traceparent: str = ""
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of httpx."""
-        authorization = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        given = {"params": list(self.params), "headers": authorization}
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        headers |= {"traceparent": self.traceparent} if self.traceparent else {}
+        given = {"params": list(self.params), "headers": headers}
         return {"method": self.method, "url": self.url, **given} | ({} if self.json is None else {"json": self.json})
 
 
@@ -77,28 +80,35 @@ class Retries:
         Raises:
             Unavailable: the time is up.
         """
-        pause, why = next(self.pauses), f"it did not answer: {type(outcome).__name__}"
+        pause, why, limit = next(self.pauses), f"it did not answer: {type(outcome).__name__}", self.seconds
         if isinstance(outcome, httpx.Response):
             if not _is_busy(outcome):
                 return None
             stated = outcome.headers.get("Retry-After", "")
             pause, why = max(pause, float(stated) if stated.isdigit() else 0.0), f"it answered {outcome.status_code}"
-        if time.monotonic() + pause > self.began + self.seconds:
-            raise Unavailable(f"gave up after {self.seconds:g} s: {why}")
+            limit = max(limit, _REBUILD_SECONDS) if _is_rebuilding(outcome) else limit
+        if time.monotonic() + pause > self.began + limit:
+            raise Unavailable(f"gave up after {limit:g} s: {why}")
         return pause
 
 
 def _is_busy(response: httpx.Response) -> bool:
     """Whether a later attempt may succeed. A problem says so by `Retry-After`."""
     is_problem = response.headers.get("Content-Type") == _PROBLEM
-    return response.status_code in _BUSY and not (is_problem and "Retry-After" not in response.headers)
+    is_busy = response.status_code in _BUSY and not (is_problem and "Retry-After" not in response.headers)
+    return is_busy or _is_rebuilding(response)
 
 
-def sending(at: Addresses, events: Sequence[Event]) -> Ask:
+def _is_rebuilding(response: httpx.Response) -> bool:
+    """Whether the API answers that the rows of the past are not rebuilt yet."""
+    return response.status_code == 202 and "Retry-After" in response.headers
+
+
+def sending(at: Addresses, events: Sequence[Event], traceparent: str = "") -> Ask:
     """The request that sends events. An event without an id or a time gets both, and keeps them in every retry."""
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     identified = [{"event_id": str(uuid.uuid4()), "occurred_at": now, **event} for event in events]
-    return Ask("POST", f"{at.collector}/events", at.producer_key, json=identified)
+    return Ask("POST", f"{at.collector}/events", at.producer_key, json=identified, traceparent=traceparent)
 
 
 def reading(at: Addresses, view: str, relation: str, asked: Mapping[str, Any], what: str = "rows") -> Ask:

@@ -31,6 +31,11 @@ _DUE = """
 SELECT DISTINCT view FROM truelog.view
 WHERE shown IS NOT NULL AND removed_at < now() - make_interval(secs => %s) ORDER BY view
 """
+# An application that has loaded the file again meanwhile has removed the mark (`readable.describe`).
+_HIDE = """
+UPDATE truelog.view SET shown = NULL, pinned = NULL
+WHERE view = %s AND removed_at < now() - make_interval(secs => %s)
+"""
 
 log = logging.getLogger("truelog.removed")
 
@@ -54,9 +59,10 @@ def _hide(settings: Settings, view: str) -> bool:
     try:
         with connect(settings) as connection:
             connection.execute("SET LOCAL lock_timeout = '500ms'")
-            connection.execute("UPDATE truelog.view SET shown = NULL, pinned = NULL WHERE view = %s", (view,))
-            readable.drop(connection, readable.relations_of(connection, view))
+            hidden = connection.execute(_HIDE, (view, GRACE_SECONDS))
+            readable.drop(connection, readable.relations_of(connection, view) if hidden.rowcount else ())
     except psycopg.errors.LockNotAvailable:
         return False
-    log.warning("%s is removed: its file is gone, and readers no longer see it", view)
-    return True
+    if hidden.rowcount:
+        log.warning("%s is removed: its file is gone, and readers no longer see it", view)
+    return bool(hidden.rowcount)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import KafkaException
 
-from truelog.doctor.result import Area, Result
-from truelog.doctor.transport import encryption, is_this_machine
+from truelog.doctor import transport
+from truelog.doctor.result import Area, Outcome, Result
 from truelog.log import topics
 from truelog.log.admin_client import Client, describe_existing, reason
 from truelog.schema.event import EventType, load_proposals
@@ -19,21 +19,29 @@ _COPIES = 3  # of a partition, where there are as many brokers
 
 
 def _checks(area: Area, settings: Settings) -> Iterator[Result]:
-    hosts = [each.strip().rpartition(":")[0] for each in settings.kafka_bootstrap.split(",")]
-    protocol = settings.kafka_protocol.upper()
-    remote = next((host for host in hosts if not is_this_machine(host)), hosts[0])
-    cure = "Set TRUELOG_KAFKA_PROTOCOL=SASL_SSL, and let the brokers listen with TLS."
-    yield encryption(area, remote, encrypted="SSL" in protocol, cure=cure)
-    if not protocol.startswith("SASL"):
-        yield area.failed(
-            "principals", f"{protocol}: anyone can write", "Use SASL_SSL, and give each principal a password."
-        )
+    yield from (reached := list(_transport(area, settings)))
+    if any(each.outcome is Outcome.FAILED for each in reached) and settings.kafka_trust:
+        return  # each principal would wait for the same answer
+    if not settings.kafka_protocol.startswith("SASL"):
+        found = f"{settings.kafka_protocol}: anyone can write"
+        yield area.failed("principals", found, "Use SASL_SSL, and give each principal a password.")
     yield from _principals(area, settings)
     broker = topics.client(settings)
     types, broken = load_proposals(settings.events_folder)
     for name, why in broken.items():
         yield area.failed(f"event {name}", why, "Mend the file: `truelog events show` names the place.")
     yield from _topics(area, broker, types)
+
+
+def _transport(area: Area, settings: Settings) -> Iterator[Result]:
+    """Whether the connection to each bootstrap server is encrypted, or one result for all that are not."""
+    if trust := settings.kafka_trust:
+        for host, port in settings.kafka_servers:
+            yield from transport.tls(area, transport.Server(host, port, trust, "TRUELOG_KAFKA_CA_FILE"))
+        return
+    hosts = [host for host, _ in settings.kafka_servers]
+    remote = next((host for host in hosts if not transport.is_this_machine(host)), hosts[0])
+    yield transport.plain(area, remote, "Set TRUELOG_KAFKA_PROTOCOL=SASL_SSL, and let the brokers listen with TLS.")
 
 
 def _principals(area: Area, settings: Settings) -> Iterator[Result]:
@@ -47,7 +55,7 @@ def _principals(area: Area, settings: Settings) -> Iterator[Result]:
             found = client.list_topics(timeout=_SECONDS)
             yield area.fine(str(user), f"signs in; {len(found.brokers)} broker{'s'[: len(found.brokers) != 1]}")
         except KafkaException as error:
-            cure = "Check TRUELOG_KAFKA_BOOTSTRAP and the principal's password. See `truelog status`."
+            cure = "Check TRUELOG_KAFKA_BOOTSTRAP, TRUELOG_KAFKA_PROTOCOL and the principal's password."
             yield area.failed(str(user), reason(client, error.args[0]), cure)
 
 
@@ -90,4 +98,6 @@ def _unlike(area: Area, name: str, declared: EventType, partitions: int, kept: f
         yield area.failed(f"topic {name}", found, f"{cure} Records that no reader has read yet can be lost.")
 
 
-KAFKA = Area("kafka", _checks, (KafkaException,), "Start it, and check TRUELOG_KAFKA_BOOTSTRAP. See `truelog status`.")
+KAFKA = Area(
+    "kafka", _checks, (KafkaException,), "Start it, and check TRUELOG_KAFKA_BOOTSTRAP and TRUELOG_KAFKA_PROTOCOL."
+)

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from truelog.doctor import transport
 from truelog.doctor.clocks import clock
-from truelog.doctor.result import Area, Result
-from truelog.doctor.transport import encryption
+from truelog.doctor.result import Area, Outcome, Result
 from truelog.storage.bucket import s3_client
 from truelog.support.settings import Settings
 
@@ -27,9 +27,9 @@ _PROBES = "doctor/"  # the prefix of the objects that the doctor writes and dele
 
 
 def _checks(area: Area, settings: Settings) -> Iterator[Result]:
-    address = urlsplit(settings.s3_endpoint)
-    cure = "Give TRUELOG_S3_ENDPOINT an address that begins with https://."
-    yield encryption(area, address.hostname or "", encrypted=address.scheme == "https", cure=cure)
+    yield from (reached := list(_transport(area, settings)))
+    if any(each.outcome is Outcome.FAILED for each in reached) and settings.s3_trust:
+        return
     client, bucket = s3_client(settings, _BRIEF), settings.s3_bucket
     before = datetime.now(UTC)
     headers = client.head_bucket(Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]
@@ -45,6 +45,15 @@ def _checks(area: Area, settings: Settings) -> Iterator[Result]:
     yield _reads(area, client, bucket, key)
     yield _conditions(area, client, bucket, key)
     yield _deletes(area, client, bucket, key)
+
+
+def _transport(area: Area, settings: Settings) -> Iterator[Result]:
+    address = urlsplit(settings.s3_endpoint)
+    host = address.hostname or ""
+    if trust := settings.s3_trust:
+        yield from transport.tls(area, transport.Server(host, address.port or 443, trust, "TRUELOG_S3_CA_FILE"))
+    else:
+        yield transport.plain(area, host, "Give TRUELOG_S3_ENDPOINT an address that begins with https://.")
 
 
 def _reads(area: Area, client: "S3Client", bucket: str, key: str) -> Result:

@@ -1,19 +1,21 @@
 """PostgreSQL: version, schema, durability, connections, roles and the clock."""
 
+import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 
+from truelog.doctor import transport
 from truelog.doctor.clocks import clock
-from truelog.doctor.result import Area, Result
-from truelog.doctor.transport import encryption
+from truelog.doctor.result import Area, Outcome, Result
 from truelog.storage import migration
 from truelog.storage.database import Connection, connect, read_value
 from truelog.support.settings import API_ROLE, CATALOG_ROLE, STAGER, Settings
 
 _OLDEST = 15
+_SSL_REQUEST, _WILLING = bytes.fromhex("0000000804d2162f"), b"S"  # of PostgreSQL's protocol
 _SPARE_CONNECTIONS = 20
 _TOLERATED = timedelta(seconds=2)
 # A crash of the server may lose or damage what was committed if one of them is off.
@@ -21,18 +23,42 @@ _DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 
 
 def _checks(area: Area, settings: Settings) -> Iterator[Result]:
+    if settings.database_sslmode != "prefer":
+        yield from (reached := list(transport.tls(area, _server(settings))))
+        if any(each.outcome is Outcome.FAILED for each in reached):
+            return
     with connect(settings, autocommit=True) as connection:
+        if settings.database_sslmode == "prefer":
+            yield _preferred(area, settings.database_host, is_encrypted=connection.pgconn.ssl_in_use)
         yield _version(area, connection)
         yield _clock(area, connection)
-        is_encrypted = read_value(connection, "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
-        cure = "Require TLS on the server, or connect through a TLS tunnel on this machine."
-        yield encryption(area, settings.database_host, encrypted=bool(is_encrypted), cure=cure)
         yield _schema(area, connection)
         yield _durability(area, connection)
         with connect(settings, autocommit=True) as other:
             yield _sessions(area, connection, other)
         yield _connections(area, connection)
     yield from _roles(area, settings)
+
+
+def _server(settings: Settings) -> transport.Server:
+    checks_name = settings.database_sslmode == "verify-full"
+    given = (settings.database_host, settings.database_port, settings.database_trust, "TRUELOG_DATABASE_CA_FILE")
+    return transport.Server(*given, checks_name, _ask_for_tls)
+
+
+def _ask_for_tls(connection: socket.socket) -> None:
+    """Ask PostgreSQL for TLS, in plain text, as its protocol requires."""
+    connection.sendall(_SSL_REQUEST)
+    if connection.recv(1) != _WILLING:
+        raise ConnectionError("the server does not offer TLS")
+
+
+def _preferred(area: Area, host: str, *, is_encrypted: bool) -> Result:
+    """The result if the settings leave it to the server whether the connection is encrypted."""
+    cure = "Set TRUELOG_DATABASE_SSLMODE=verify-full, and TRUELOG_DATABASE_CA_FILE if the CA is a private one."
+    if is_encrypted and not transport.is_this_machine(host):
+        return area.warning("encryption", f"TLS to {host}, but clients would also accept none", cure)
+    return transport.plain(area, host, cure)
 
 
 def _version(area: Area, connection: Connection) -> Result:

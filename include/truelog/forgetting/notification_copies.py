@@ -9,17 +9,15 @@ has `ended`, and says so without a text or a row. So none stays open at its rece
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from psycopg import sql
 
 from truelog.erasure.erasure import Erasures
-from truelog.kernel import merge
+from truelog.maintenance.notifier_place import place_of_notifier
 from truelog.notifications import incident
-from truelog.storage.database import Connection, read_value
-from truelog.support.errors import ServiceDown
+from truelog.storage.database import Connection
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import changes
 
@@ -71,10 +69,6 @@ _FORGET_INCIDENTS = (
     "UPDATE truelog.notification_incident SET grouped = 'erased', body = body || jsonb_build_object("
     "'text', notification || ': erased', 'row', '{}'::jsonb, 'group', '{}'::jsonb) WHERE id = ANY(%(ending)s)",
 )
-_GO_BEHIND = """
-    UPDATE truelog.notification_place p SET beginning = o.beginning, number = o.number FROM truelog.output o
-    WHERE (o.view, o.version) = (p.view, p.version) AND (p.view, p.version) = (%s, %s)
-"""
 
 
 def forget_notifications(connection: Connection, erasures: Erasures, views: Sequence[str]) -> None:
@@ -128,36 +122,6 @@ def renew_rows(connection: Connection, compiled: CompiledView, keys: Sequence[st
         _forget_found(connection, compiled.name, known, present)
         if _is_followed(connection, compiled):
             _renew_declared(connection, compiled.name, known, present)
-
-
-@contextmanager
-def unnoticed(connection: Connection, compiled: CompiledView) -> Iterator[None]:
-    """The notifier goes on behind what the block adds to the outbox, if it follows this version of the view.
-
-    Use it in a transaction. No merge of the view runs until that ends.
-
-    Raises:
-        ServiceDown: the notifier has not read everything before.
-    """
-    merge.lock(connection, compiled)
-    version = compiled.name, compiled.view.version
-    found = connection.execute(
-        "SELECT p.number < o.number FROM truelog.notification_place p "
-        "JOIN truelog.output o USING (view, version, beginning) WHERE (view, version) = (%s, %s) FOR UPDATE OF p",
-        version,
-    ).fetchall()
-    if found == [(True,)]:
-        raise ServiceDown("there are changed rows, and the notifier has not read them yet")
-    yield
-    if found:
-        connection.execute(_GO_BEHIND, version)
-
-
-def place_of_notifier(connection: Connection, view: str, version: int) -> int | None:
-    """The number of the last change of a version that the notifier has read; None if it does not follow the version."""
-    query = "SELECT number FROM truelog.notification_place WHERE (view, version) = (%s, %s)"
-    found: int | None = read_value(connection, query, (view, version))
-    return found
 
 
 def _is_followed(connection: Connection, compiled: CompiledView) -> bool:

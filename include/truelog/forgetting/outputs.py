@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from truelog.forgetting.notification_copies import place_of_notifier, unnoticed
 from truelog.log import topics
 from truelog.log.access import OUTPUT
+from truelog.maintenance.notifier_place import place_of_notifier, unnoticed
 from truelog.relay.place import read_places
 from truelog.relay.view_feed import ViewFeed, topic_of
 from truelog.storage.database import Connection

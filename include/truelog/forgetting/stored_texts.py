@@ -18,6 +18,7 @@ from truelog.tables import stage
 
 _OF_VIEWS = (
     "DELETE FROM truelog.explanation WHERE view = ANY(%s)",
+    "DELETE FROM truelog.past_question WHERE view = ANY(%s)",
     "DELETE FROM truelog.repair WHERE view = ANY(%s)",
     "UPDATE truelog.reconciliation SET sample = '[]', causes = '[]' WHERE view = ANY(%s) "
     "AND (sample <> '[]' OR causes <> '[]')",
@@ -47,6 +48,8 @@ _TEXTS = (
     _Text("notification", "cause"),
     _Text("operation", "about"),
     _Text("oversized_group", "group", also_deletes=True),
+    _Text("past_question", "asked", also_deletes=True),
+    _Text("past_question", "said", also_deletes=True),
     _Text("reconciliation", "reason"),
     _Text("silence", "why"),
     _Text("standing", "reason"),

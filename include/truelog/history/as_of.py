@@ -46,10 +46,14 @@ class PastView:
     seconds: float
     connection: Connection
 
-    def rows(self, query: RowQuery) -> Iterator[str]:
-        """The rows of the view, or of a further relation that it presents, as JSON objects."""
+    def rows(self, query: RowQuery, seconds: int | None = None) -> Iterator[str]:
+        """The rows of the view, or of a further relation that it presents, as JSON objects.
+
+        `seconds` is the time limit for each 2,000 rows.
+        """
         with self.connection.transaction():
-            yield from row_export.json_lines(row_export.stream_rows(self.connection, replace(query, schema=_SCHEMA)))
+            past = replace(query, schema=_SCHEMA)
+            yield from row_export.json_lines(row_export.stream_rows(self.connection, past, seconds))
 
     def as_dict(self) -> dict[str, Any]:
         """The stable format for scripts and pages, without the rows."""

@@ -8,7 +8,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -28,7 +27,6 @@ from truelog.history.shown_rows import ShownRows, as_data
 from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
 from truelog.schema.names import COORDINATES
-from truelog.spark.cache import cached
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
@@ -86,14 +84,14 @@ def explain(
         NotMade, CodeChanged, MeaningChanged: the view has no table yet, or other code made it.
     """
     began, settings = time.monotonic(), context.settings
-    with connect(settings, autocommit=True) as connection, ExitStack() as cache:
+    with connect(settings, autocommit=True) as connection:
         table.require_same_code(connection, compiled)
         rebuilder = Rebuilder(context, connection, compiled)
         rebuilder.require_reading()
         key = parse_key(context.spark, compiled.own, given)
         stored = _read_stored(settings, compiled, key)
         end, missing = archived_end(settings, compiled.view.reads, stored.positions)
-        trace = kinds.kind_of(compiled.own).trace(_Tracing(rebuilder, end, key, cache))
+        trace = kinds.kind_of(compiled.own).trace(_Tracing(rebuilder, end, key))
         listed = _list_events(trace, page)
         steps = EventSteps(context.spark, listed.places)
         rows = _rows_after(settings, compiled, trace, steps)
@@ -144,7 +142,6 @@ class _Tracing:
     rebuilder: Rebuilder
     end: Positions
     row_key: RowKey
-    cache: ExitStack
 
     @property
     def compiled(self) -> CompiledView:
@@ -162,8 +159,8 @@ class _Tracing:
         wanted = Wanted.between(Positions(), self.end.only(table.view.reads))
         return self.rebuilder.transformed_by_record(table, wanted, self.end)
 
-    def cached(self, rows: DataFrame) -> DataFrame:
-        return cached(self.cache, rows)
+    def computed(self, rows: DataFrame) -> DataFrame:
+        return rows.localCheckpoint()
 
 
 def _list_events(trace: Trace, page: Page) -> _Listed:

@@ -19,6 +19,7 @@ from truelog.storage.database import Connection
 from truelog.support.errors import NotSetUp
 
 VIEWS = ("rate_limits", "request_rates")
+NOT_MADE = f"{' and '.join(VIEWS)} do not both exist yet: a stream creates them when it starts."
 
 _LIMITS = """
 SELECT address, max_requests, window_seconds, blocked_at IS NOT NULL, blocked_until, reason
@@ -99,9 +100,7 @@ def usages(connection: Connection, addresses: Iterable[str], at: datetime) -> di
         since = [at - policy_of[address].window - PANE for address in asked]
         found = connection.execute(_REQUESTS, {"addresses": asked, "since": since, "at": at}).fetchall()
     except UndefinedTable as missing:
-        raise NotSetUp(
-            f"{' and '.join(VIEWS)} do not both exist yet: a stream creates them when it starts."
-        ) from missing
+        raise NotSetUp(NOT_MADE) from missing
     requests: dict[str, list[Requests]] = {address: [] for address in asked}
     for address, pane, number in found:
         requests[address].append(Requests(pane, int(number)))

@@ -41,6 +41,7 @@ from truelog.support.wait import until
 
 _SECONDS = 10.0
 _ITERATIONS = 4096
+_SCRAM = {name.replace("_", "-"): ScramMechanism[name] for name in ("SCRAM_SHA_256", "SCRAM_SHA_512")}
 # Topics that are not for events: only these principals may write to them.
 _WRITERS = {
     TICKS: (KafkaUser.TICKS,),
@@ -56,9 +57,18 @@ _GROUPS = ("truelog", "spark-kafka-")  # prefixes of the consumer groups that Tr
 
 
 def create_users(broker: AdminClient, settings: Settings) -> None:
-    """Create the principals that have passwords, with the right to read for the reader. Idempotent."""
+    """Create the principals that have passwords, with the right to read for the reader. Idempotent.
+
+    Kafka stores the passwords of SCRAM alone. For other mechanisms, the brokers' configuration has the principals.
+    """
+    if settings.kafka_mechanism in _SCRAM:
+        _create_logins(broker, settings)
+    _create(broker, [*_reading(), *_replaying(), *_relaying()])
+
+
+def _create_logins(broker: AdminClient, settings: Settings) -> None:
     made = [user for user, password in settings.kafka_passwords.items() if password]
-    mechanism = ScramCredentialInfo(ScramMechanism[settings.kafka_mechanism.replace("-", "_")], _ITERATIONS)
+    mechanism = ScramCredentialInfo(_SCRAM[settings.kafka_mechanism], _ITERATIONS)
     upserts: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion(user.value, mechanism, settings.kafka_passwords[user].get_secret_value().encode())
         for user in made
@@ -67,7 +77,6 @@ def create_users(broker: AdminClient, settings: Settings) -> None:
         for future in broker.alter_user_scram_credentials(upserts, request_timeout=_SECONDS).values():
             future.result()
         _wait_for_users(broker, made)
-    _create(broker, [*_reading(), *_replaying(), *_relaying()])
 
 
 def grant_writing(broker: AdminClient, topics: Mapping[str, Topic]) -> None:

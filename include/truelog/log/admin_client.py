@@ -27,6 +27,11 @@ _TRANSIENT = frozenset(
     }
 )
 
+_CURES = {
+    KafkaError._AUTHENTICATION: "Check the TRUELOG_KAFKA_…_PASSWORD settings",
+    KafkaError._SSL: "Check TRUELOG_KAFKA_CA_FILE and TRUELOG_KAFKA_BOOTSTRAP: `truelog doctor` says more",
+}
+
 
 class Client(AdminClient):
     """A client that reports errors only through exceptions, not on standard error."""
@@ -37,11 +42,14 @@ class Client(AdminClient):
         super().__init__(config)
 
     def refusal(self) -> str:
-        """Why Kafka refuses the principal, or an empty string. Otherwise a wrong password would look like silence."""
+        """Why Kafka refuses the principal, or why the client refuses Kafka; an empty string if neither does.
+
+        Otherwise a wrong password and a wrong certificate would look like silence.
+        """
         self.poll(0)
-        refusals = [error.str() for error in self._errors if error.code() == KafkaError._AUTHENTICATION]
+        found = {error.code(): error.str() for error in self._errors}
         self._errors.clear()
-        return f"{refusals[-1]}. Check the TRUELOG_KAFKA_…_PASSWORD settings" if refusals else ""
+        return next((f"{found[code]}. {cure}" for code, cure in _CURES.items() if code in found), "")
 
 
 def reason(broker: AdminClient, error: KafkaError) -> str:

@@ -3,15 +3,31 @@
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from truelog.log import topics
-from truelog.log.admin_client import settled
+from truelog.log.admin_client import result, settled
 from truelog.support.errors import ServiceDown, TopicRefused
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 
 _SECONDS = 30.0
+
+
+def tombstone_seconds(settings: Settings, name: str) -> float:
+    """How long a tombstone stays in a topic at least.
+
+    Raises:
+        TopicRefused: the topic does not exist.
+        ServiceDown: Kafka did not answer.
+    """
+    broker, resource = topics.client(settings), ConfigResource(ResourceType.TOPIC, name)
+    [future] = broker.describe_configs([resource], request_timeout=_SECONDS).values()
+    return int(result(broker, name, future)["delete.retention.ms"].value) / 1_000
 
 
 def create_topic(settings: Settings, user: KafkaUser, name: str, config: Mapping[str, str]) -> None:

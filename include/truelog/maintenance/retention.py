@@ -63,6 +63,7 @@ RETENTION: dict[str, Expiring | str] = {
     "operation": Expiring("at", "audit_trail_keep_seconds"),
     "certificate_check": Expiring("finished_at", "history_keep_seconds"),
     "explanation": Expiring("finished_at", "history_keep_seconds"),
+    "past_question": Expiring("asked_at", "api_past_keep_seconds", "t.answered_at IS NULL"),
     # The relay needs the last row that it has published, and the rows after it. Answers need all events of a command.
     "command_event": Expiring(
         "at",

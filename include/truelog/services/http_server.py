@@ -1,13 +1,15 @@
 """The HTTP server of a service."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from truelog.support.service_main import configure_logging
+from truelog.support.service_main import configure_logging, stoppable
 from truelog.support.setting_groups.services import Address
+from truelog.support.wait import outlast
 
 TAKE_SECONDS = 30.0  # in which a client must take what is in the buffer of its connection
 
@@ -15,9 +17,11 @@ AT_SHUTDOWN = "truelog.at_shutdown"  # in the scope of a request: what ends an a
 
 
 def run_server(
-    application: Any, address: Address, *, grace: int, header_seconds: float = 10.0, proxies: str = ""
+    create: Callable[[], Any], address: Address, *, grace: int, header_seconds: float = 10.0, proxies: str = ""
 ) -> None:
-    """Serve until SIGTERM, then give the requests in progress `grace` seconds to finish.
+    """Serve an application until SIGTERM, then give the requests in progress `grace` seconds to finish.
+
+    `create` makes the application. If it needs a service that does not answer, the start waits for that service.
 
     A connection is closed if the headers of a request take longer than `header_seconds` to arrive, or if a client stops
     taking an answer for longer than `TAKE_SECONDS`. Logs go to standard
@@ -25,6 +29,10 @@ def run_server(
     client is the rightmost entry of `X-Forwarded-For` that is not a proxy.
     """
     configure_logging()
+    with stoppable() as stopped:
+        application = outlast(create, stopped)
+    if stopped.is_set():
+        return
     uvicorn.run(
         application,
         host=address.host,

@@ -30,11 +30,14 @@ def create_app(
     handlers: Mapping[Route, Handler],
     work: Callable[[], AbstractAsyncContextManager[None]],
 ) -> Starlette:
-    """The ASGI application with the declared routes. `work` surrounds the time in which it serves.
+    """The ASGI application with the declared routes, once PostgreSQL has answered with the keys.
+
+    `work` surrounds the time in which it serves.
 
     The handler of a route with a role finds the sender's key in `request.state.key`.
     """
     keys = KeyRing(settings)
+    keys.load()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -52,8 +55,7 @@ def create_app(
 
 @asynccontextmanager
 async def up_to_date(keys: KeyRing) -> AsyncIterator[None]:
-    """Load the keys, and again every few seconds during the block."""
-    keys.load()
+    """Load the keys again every few seconds during the block."""
     with running([Background("keys", keys.reload, RELOAD_SECONDS)], _STOP_SECONDS):
         yield
 

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from truelog.spark import priority
+from truelog.spark import priority, trust_store
 from truelog.spark.class_archive import CLASS_PATH, class_archive, class_path, is_local, mapping
 from truelog.spark.java import java_home
 from truelog.support.errors import NotSetUp
@@ -87,6 +87,7 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False, batch
 
 def _java_options(settings: Settings, *, quick: bool, batch: bool) -> list[str]:
     options = [_JAVA_OPTIONS, *([_QUICK] if quick else []), *mapping(settings, class_archive(settings))]
+    options += trust_store.java_options(settings)
     cores = priority.usable_cores()
     if batch and priority.batch_cores(cores) < cores:
         options.append(f"-XX:ActiveProcessorCount={priority.batch_cores(cores)}")

@@ -26,6 +26,7 @@ class OperationKind(StrEnum):
     UNSILENCE = "unsilence"  # a silence was ended before it expired
     REPLAY = "replay"  # dead letters were sent again
     RESYNC = "resync"  # an output began again with its whole table
+    RESEND = "resend"  # rows of an output were published again
     FORGET = "forget"  # a person was erased; the subject is the id of the erasure
     KEY_ADD = "key_add"
     KEY_REVOKE = "key_revoke"

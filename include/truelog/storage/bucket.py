@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import boto3
 from botocore.config import Config
 
+from truelog.support.setting_groups.object_store import CA_FILE, boto_arguments
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -14,37 +15,27 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectTypeDef
 
 
+# The properties of a catalog that say how to reach the bucket.
+_OF_STORE = ("s3.endpoint", "s3.region", "s3.access-key-id", "s3.secret-access-key", CA_FILE)
 _PATHS = Config(s3={"addressing_style": "path"})  # so that no host name must resolve for each bucket
 
 
 def s3_client(settings: Settings, config: Config | None = None) -> "S3Client":
-    client: S3Client = boto3.client(
-        "s3",
-        endpoint_url=settings.s3_endpoint,
-        region_name=settings.s3_region,
-        aws_access_key_id=settings.s3_access_key,
-        aws_secret_access_key=settings.s3_secret_key.get_secret_value(),
-        config=_PATHS.merge(config) if config else _PATHS,
-    )
-    return client
+    return _client(settings.object_store(), _PATHS.merge(config) if config else _PATHS)
 
 
 def client_of(properties: Mapping[str, str]) -> "S3Client":
     """The client for an Iceberg catalog's S3 properties; clients are shared, because making a client is slow."""
-    names = ("s3.endpoint", "s3.region", "s3.access-key-id", "s3.secret-access-key")
-    return _shared_client(*(properties[name] for name in names))
+    return _shared_client(tuple((name, value) for name, value in properties.items() if name in _OF_STORE))
 
 
 @cache
-def _shared_client(endpoint: str, region: str, access_key: str, secret_key: str) -> "S3Client":
-    client: S3Client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name=region,
-        aws_access_key_id=access_key,
-        aws_secret_access_key=secret_key,
-        config=_PATHS,
-    )
+def _shared_client(store: tuple[tuple[str, str], ...]) -> "S3Client":
+    return _client(dict(store), _PATHS)
+
+
+def _client(store: Mapping[str, str], config: Config) -> "S3Client":
+    client: S3Client = boto3.client("s3", **boto_arguments(store), config=config)
     return client
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache, partial
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -180,8 +181,9 @@ def run_archive(settings: Settings, stop: threading.Event) -> None:
 
     After an outage, the application goes on from the archive's positions, under the lease taken again.
     """
-    archive_lease = outlast_outage(lambda: lease.take_lease(settings, ARCHIVE), stop)
-    library, spark = application.library_digest(), session(settings, f"truelog {ARCHIVE}")
+    begin_spark = cache(partial(session, settings, f"truelog {ARCHIVE}"))
+    archive_lease = outlast_outage(lambda: lease.take_lease(settings, ARCHIVE), stop, begin_spark)
+    library, spark = application.library_digest(), begin_spark()
     patience = Patience(archive_lease, stop)
     while not stop.is_set():
         try:

@@ -11,19 +11,19 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-import psycopg
 from botocore.exceptions import BotoCoreError, ClientError
 from pyspark.errors import StreamingQueryException
 from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.control.lease import RETAKE_SECONDS, Lease
-from truelog.support.errors import LeaseInterrupted, ServiceDown
+from truelog.support import wait
+from truelog.support.errors import LeaseInterrupted
+from truelog.support.wait import outlast
 
 # PyArrow reports an outage of S3 as OSError, and boto3 as one of its own errors.
 OUTAGES = (
-    psycopg.OperationalError,
+    *wait.OUTAGES,
     SQLAlchemyError,
-    ServiceDown,
     LeaseInterrupted,
     OSError,
     BotoCoreError,
@@ -33,26 +33,14 @@ OUTAGES = (
 
 log = logging.getLogger("truelog.outage")
 
-
-_RETRY_SECONDS = 0.5
-
 _Result = TypeVar("_Result")
 
 
-def outlast_outage(work: Callable[[], _Result], stop: threading.Event) -> _Result:
+def outlast_outage(
+    work: Callable[[], _Result], stop: threading.Event, meanwhile: Callable[[], object] = lambda: None
+) -> _Result:
     """Do what an application needs before it has a lease. If a service does not answer, try again for five minutes."""
-    deadline = time.monotonic() + RETAKE_SECONDS
-    while True:
-        try:
-            return work()
-        except OUTAGES as error:
-            if stop.wait(_RETRY_SECONDS) or time.monotonic() > deadline:
-                raise
-            log.warning("a start waits for its services after %s: %s", type(error).__name__, _first_line(error))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return outlast(work, stop, OUTAGES, RETAKE_SECONDS, meanwhile)
 
 
 class Patience:
@@ -73,7 +61,7 @@ class Patience:
         if isinstance(error, ConnectionError):  # py4j's error; clients of services raise their own
             raise error
         name, kind = self.lease.holder.application, type(error).__name__
-        log.warning("%s waits for its services after %s: %s", name, kind, _first_line(error))
+        log.warning("%s waits for its services after %s: %s", name, kind, str(error).partition("\n")[0])
         self._failing_since = self._failing_since or time.monotonic()
         patient = time.monotonic() - self._failing_since < RETAKE_SECONDS
         interrupted = self.lease.outlast(self._interruptions, self._stop)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import psycopg
@@ -62,8 +62,9 @@ class Stream:
 
     def __init__(self, settings: Settings, name: str, stop: threading.Event) -> None:
         self.settings, self.application, self.stop = settings, name, stop
-        self.lease = outlast_outage(lambda: lease.take_lease(settings, name), stop)
-        library, self.spark = application.library_digest(), session(settings, f"truelog {name}")
+        begin_spark = cache(partial(session, settings, f"truelog {name}"))
+        self.lease = outlast_outage(lambda: lease.take_lease(settings, name), stop, begin_spark)
+        library, self.spark = application.library_digest(), begin_spark()
         self.batch_files = BatchFiles(settings, self.spark, emptied(settings.home / "scratch" / f"{name}-batches"))
         self.interruptions = 0  # interruptions of the lease when `connection` was opened
         self.connection = outlast_outage(lambda: connect(settings, autocommit=True, writer=name), stop)

@@ -2,8 +2,11 @@
 
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Event
+
+from truelog.support.wait import OUTAGES
 
 
 def configure_logging() -> None:
@@ -12,12 +15,26 @@ def configure_logging() -> None:
 
 
 def run_until_terminated(work: Callable[[Event], None]) -> None:
-    """Run `work` until SIGTERM or SIGINT sets its event. `work` must return soon afterwards.
+    """Run `work` until SIGTERM or SIGINT sets its event. `work` must return soon afterwards."""
+    configure_logging()
+    with stoppable() as stopped:
+        work(stopped)
+
+
+@contextmanager
+def stoppable() -> Iterator[Event]:
+    """An event that SIGTERM and SIGINT set during the block. After that, an outage ends the block without an error.
 
     The signals raise no exception, because an exception inside a C library's callback would become a SystemError.
     """
-    configure_logging()
-    stopped = Event()
+    stopped, before = Event(), {}
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    work(stopped)
+        before[number] = signal.signal(number, lambda *_: stopped.set())
+    try:
+        yield stopped
+    except OUTAGES:
+        if not stopped.is_set():
+            raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -7,10 +7,8 @@ unwrap them.
 
 import os
 from datetime import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Literal
 
 from pydantic import (
     AliasChoices,
@@ -34,35 +32,29 @@ from pydantic_settings import (
 from truelog.support.errors import NotSetUp
 from truelog.support.setting_groups import services as service_settings
 from truelog.support.setting_groups.alerts import AlertSettings
-from truelog.support.setting_groups.capture import CaptureSettings
+from truelog.support.setting_groups.kafka import KafkaSettings, KafkaUser, jaas
 from truelog.support.setting_groups.notifications import NotificationSettings
+from truelog.support.setting_groups.object_store import ObjectStoreSettings
+from truelog.support.setting_groups.postgresql import API_ROLE, CATALOG_ROLE, STAGER, DatabaseSettings
 from truelog.support.setting_groups.services import Address, ServiceSettings
 from truelog.support.setting_groups.versions import VersionSettings
+
+__all__ = [
+    "API_ROLE",
+    "CATALOG",
+    "CATALOG_ROLE",
+    "ENVIRONMENT_FILE",
+    "PROJECT",
+    "STAGER",
+    "KafkaUser",
+    "Settings",
+    "default_home",
+    "jaas",
+]
 
 PROJECT = Path(__file__).parents[3]
 ENVIRONMENT_FILE = "settings.env"
 CATALOG = "archive"
-STAGER, CATALOG_ROLE, API_ROLE = "stager", "catalog", "api"  # database roles
-# Otherwise, a process that is suspended in a catalog transaction would lock the catalog's tables indefinitely.
-_IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
-
-
-class KafkaUser(StrEnum):
-    """Kafka's principals. Each has the rights for one duty (`truelog.log.access`)."""
-
-    ADMIN = "truelog"  # set-up
-    COLLECTOR = "truelog-collector"
-    CONNECT = "truelog-connect"
-    ERASER = "truelog-eraser"
-    PRODUCER = "truelog-producer"
-    READER = "truelog-reader"
-    TICKS = "truelog-ticks"
-    RELAY = "truelog-relay"
-
-    @property
-    def password_setting(self) -> str:
-        """The setting with the password of a principal with few rights."""
-        return f"kafka_{self.name.lower()}_password"
 
 
 def default_home() -> Path:
@@ -70,7 +62,15 @@ def default_home() -> Path:
     return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
 
 
-class Settings(ServiceSettings, AlertSettings, CaptureSettings, NotificationSettings, VersionSettings):
+class Settings(
+    KafkaSettings,
+    DatabaseSettings,
+    ObjectStoreSettings,
+    ServiceSettings,
+    AlertSettings,
+    NotificationSettings,
+    VersionSettings,
+):
     """Immutable settings. `Settings()` loads the default home, and `Settings(home=…)` loads another home."""
 
     model_config = SettingsConfigDict(env_prefix="TRUELOG_", frozen=True, extra="forbid")
@@ -80,31 +80,8 @@ class Settings(ServiceSettings, AlertSettings, CaptureSettings, NotificationSett
         default=None, validation_alias=AliasChoices("jars_folder", "TRUELOG_JARS", "TRUELOG_JARS_FOLDER")
     )
 
-    kafka_bootstrap: str
-    kafka_user: str = "truelog"
-    kafka_password: SecretStr
-    # The principals with few rights. If one has no password, its duty falls to `kafka_user`.
-    kafka_collector_password: SecretStr = SecretStr("")
-    kafka_connect_password: SecretStr = SecretStr("")
-    kafka_eraser_password: SecretStr = SecretStr("")
-    kafka_producer_password: SecretStr = SecretStr("")
-    kafka_reader_password: SecretStr = SecretStr("")
-    kafka_ticks_password: SecretStr = SecretStr("")
-    kafka_relay_password: SecretStr = SecretStr("")
-    kafka_protocol: str = "SASL_PLAINTEXT"
-    kafka_mechanism: str = "SCRAM-SHA-512"
-
-    s3_endpoint: str
-    s3_region: str = "us-east-1"
-    s3_bucket: str = "truelog"
-    s3_access_key: str
-    s3_secret_key: SecretStr
-
-    database_host: str = "127.0.0.1"
-    database_port: int
-    database_name: str = "truelog"
-    database_user: str = "truelog"
-    database_password: SecretStr
+    # `own` means that Kafka, PostgreSQL and the object store run elsewhere (docs/production.md).
+    stores: Literal["embedded", "own"] = "embedded"
 
     analyst_seconds: PositiveFloat = 600.0  # longest transaction of an analyst, which the lag service then ends
 
@@ -113,18 +90,14 @@ class Settings(ServiceSettings, AlertSettings, CaptureSettings, NotificationSett
     reader_key: SecretStr = SecretStr("")
     admin_key: SecretStr = SecretStr("")
 
-    # Database roles with few rights, for values that Spark ships to its tasks. Otherwise, tasks get the main role.
-    stager_password: SecretStr = SecretStr("")  # may insert staged rows
-    catalog_password: SecretStr = SecretStr("")  # may use the archive's catalog
-    api_password: SecretStr = SecretStr("")  # may read `views`; the API refuses to start without it
-
     # The secret with which the processes of a Spark cluster authenticate. Local Spark makes its own.
     spark_secret: SecretStr = SecretStr("")
 
-    # Only the embedded services need these settings.
+    # Only the embedded services and set-up need these settings.
+    postgres_user: str = "postgres"  # PostgreSQL's administrator
     kafka_controller_port: int = 0
     kafka_controller_password: SecretStr = SecretStr("")
-    postgres_password: SecretStr = SecretStr("")
+    postgres_password: SecretStr = SecretStr("")  # of `postgres_user`
     analyst_password: SecretStr = SecretStr("")
     airflow_password: SecretStr = SecretStr("")  # for Airflow's database role
     airflow_database: str = "airflow"  # the name of Airflow's own database
@@ -238,153 +211,26 @@ class Settings(ServiceSettings, AlertSettings, CaptureSettings, NotificationSett
             raise NotSetUp(f"no {kind} jars in {self.jars_home}: run `make install`")
         return found
 
-    def database(self) -> dict[str, Any]:
-        """Arguments for `psycopg.connect`. Every session uses UTC."""
-        return {
-            "host": self.database_host,
-            "port": self.database_port,
-            "dbname": self.database_name,
-            "user": self.database_user,
-            "password": self.database_password.get_secret_value(),
-            "options": "-c timezone=UTC",
-        }
-
-    def source(self) -> dict[str, Any]:
-        """Arguments for `psycopg.connect` to the captured database, as the role that captures."""
-        return self.database() | {
-            "host": self.source_host or self.database_host,
-            "port": self.source_port or self.database_port,
-            "dbname": self.source_database,
-            "user": self.source_user,
-            "password": self.source_password.get_secret_value(),
-        }
-
-    def database_uri(self, scheme: str = "postgresql") -> str:
-        """The database URI, or with `postgresql+psycopg` the URI for SQLAlchemy. It contains the password."""
-        return self._uri(scheme, self.database_user, self._database_secret())
-
-    def api_database(self) -> dict[str, Any]:
-        """Arguments for `psycopg.connect` as the role that may only read what readers see.
-
-        Raises:
-            NotSetUp: the role has no password.
-        """
-        if not self.api_password:
-            raise NotSetUp("no TRUELOG_API_PASSWORD: run `truelog up`, or create the role `api` (docs/production.md)")
-        return self.database() | {"user": API_ROLE, "password": self.api_password.get_secret_value()}
-
-    def staging_uri(self) -> str:
-        """The URI for ADBC of the role that may stage rows and read the inputs of Groups. Spark ships it to tasks."""
-        return self._uri("postgresql", *self._limited_role(STAGER, self.stager_password))
-
-    def _uri(self, scheme: str, user: str, password: str) -> str:
-        server = f"{self.database_host}:{self.database_port}/{self.database_name}"
-        return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{server}"
-
-    def _limited_role(self, role: str, password: SecretStr) -> tuple[str, str]:
-        """The role and its password; a database whose owner has not created the role has only the main role."""
-        return (role, password.get_secret_value()) if password else (self.database_user, self._database_secret())
-
-    def _database_secret(self) -> str:
-        return self.database_password.get_secret_value()
-
-    @property
-    def kafka_passwords(self) -> dict[KafkaUser, SecretStr]:
-        """The passwords of the principals with few rights. A password may be empty."""
-        return {user: getattr(self, user.password_setting) for user in KafkaUser if user is not KafkaUser.ADMIN}
-
-    def _kafka_login(self, user: KafkaUser) -> tuple[str, str]:
-        """The name and the password of a principal, or of `kafka_user` if the principal has no password."""
-        if user is not KafkaUser.ADMIN and (password := self.kafka_passwords[user]):
-            return str(user), password.get_secret_value()
-        return self.kafka_user, self.kafka_password.get_secret_value()
-
-    def kafka(self, user: KafkaUser = KafkaUser.ADMIN) -> dict[str, Any]:
-        """Configuration for a `confluent_kafka` client."""
-        name, password = self._kafka_login(user)
-        return {
-            "bootstrap.servers": self.kafka_bootstrap,
-            "security.protocol": self.kafka_protocol,
-            "sasl.mechanism": self.kafka_mechanism,
-            "sasl.username": name,
-            "sasl.password": password,
-        }
-
-    def connect_kafka(self) -> dict[str, str]:
-        """Properties for Kafka Connect and its producers, which write what they capture."""
-        return {
-            "security.protocol": self.kafka_protocol,
-            "sasl.mechanism": self.kafka_mechanism,
-            "sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(KafkaUser.CONNECT)),
-        }
-
-    def spark_kafka(self) -> dict[str, str]:
-        """Options for Spark's Kafka source, which plans batches up to the end of the committed records."""
-        return {
-            "kafka.bootstrap.servers": self.kafka_bootstrap,
-            "kafka.security.protocol": self.kafka_protocol,
-            "kafka.sasl.mechanism": self.kafka_mechanism,
-            "kafka.sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(KafkaUser.READER)),
-            "kafka.isolation.level": "read_committed",
-        }
-
-    @property
-    def warehouse(self) -> str:
-        return f"s3://{self.s3_bucket}/warehouse"
-
     def iceberg(self) -> dict[str, str]:
         """PyIceberg properties of the archive catalog, whose tables are in the `iceberg` schema."""
-        options = quote(f"-csearch_path=iceberg {_IDLE_TIMEOUT}")
-        return {
-            "type": "sql",
-            "uri": f"{self.database_uri('postgresql+psycopg')}?options={options}",
-            "warehouse": self.warehouse,
-            **self.object_store(),
-        }
-
-    def object_store(self) -> dict[str, str]:
-        """PyIceberg properties for access to the bucket alone. Spark ships them to tasks."""
-        return {
-            "s3.endpoint": self.s3_endpoint,
-            "s3.region": self.s3_region,
-            "s3.access-key-id": self.s3_access_key,
-            "s3.secret-access-key": self.s3_secret_key.get_secret_value(),
-        }
+        return {"type": "sql", "uri": self.catalog_uri(), "warehouse": self.warehouse, **self.object_store()}
 
     def spark_catalog(self) -> dict[str, str]:
         """Spark properties of the same catalog, set on a running session so that no command line contains secrets.
 
         Spark ships them to its tasks, so they name the role that may use the catalog and do nothing else.
         """
-        user, password = self._limited_role(CATALOG_ROLE, self.catalog_password)
-        server = f"{self.database_host}:{self.database_port}/{self.database_name}"
         conf = {
             "type": "jdbc",
-            "uri": f"jdbc:postgresql://{server}?currentSchema=iceberg&options={quote(_IDLE_TIMEOUT)}",
-            "jdbc.user": user,
-            "jdbc.password": password,
+            **self.catalog_jdbc(),
             "jdbc.schema-version": "V1",
             "retryable_status_codes": "57P01,57P02,57P03",  # PostgreSQL restarted: reconnect
             "warehouse": self.warehouse,
-            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-            "s3.endpoint": self.s3_endpoint,
-            "s3.path-style-access": "true",
-            "s3.access-key-id": self.s3_access_key,
-            "s3.secret-access-key": self.s3_secret_key.get_secret_value(),
-            "client.region": self.s3_region,
+            **self.spark_object_store(),
         }
         prefix = f"spark.sql.catalog.{CATALOG}"
         catalog = {prefix: "org.apache.iceberg.spark.SparkCatalog"}
         return catalog | {f"{prefix}.{key}": value for key, value in conf.items()}
-
-
-def jaas(mechanism: str, user: str, password: str) -> str:
-    """The JAAS configuration of a Java Kafka client."""
-    package = "org.apache.kafka.common.security"
-    module = (
-        f"{package}.scram.ScramLoginModule" if mechanism.startswith("SCRAM") else f"{package}.plain.PlainLoginModule"
-    )
-    return f'{module} required username="{user}" password="{password}";'
 
 
 def _describe(error: ValidationError, home: Path) -> str:

@@ -1,10 +1,17 @@
-"""Wait until a condition holds or a deadline passes. `until` also logs the reason for the wait."""
+"""Wait until a condition holds, until a deadline passes, or until an outage is over. All but `poll` log the reason."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
+from threading import Event
+from typing import TypeVar
+
+import psycopg
 
 from truelog.support.errors import ServiceDown
+
+OUTAGES = (psycopg.OperationalError, ServiceDown)
 
 log = logging.getLogger("truelog.wait")
 
@@ -12,6 +19,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
 PAUSE_SHARE = 0.05  # share of the time waited so far: each check takes CPU time from the process that must become ready
 FIRST_LOGGED = 5.0  # seconds; the next messages follow after twice that time, after four times that time, and so on
 LIVE = {"live": True}  # marks the messages that a terminal shows in one changing line
+OUTAGE_PAUSE = 0.5
+
+_Result = TypeVar("_Result")
 
 
 def until(condition: Callable[[], None], seconds: float, what: str) -> float:
@@ -48,3 +58,34 @@ def poll(holds: Callable[[], bool], seconds: float, pause: float) -> bool:
             return False
         time.sleep(pause)
     return True
+
+
+def outlast(
+    work: Callable[[], _Result],
+    stop: Event,
+    outages: tuple[type[Exception], ...] = OUTAGES,
+    seconds: float = math.inf,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> _Result:
+    """Do what a process needs when it starts. While a service does not answer, try again.
+
+    `meanwhile` is called after the first failure: it prepares what follows, and needs no service.
+
+    Otherwise the process would end and begin again with its imports. All processes would then be importing at the
+    moment at which the services are back. A reason for waiting is logged once.
+
+    Raises: the outage, after `seconds`, or if `stop` is set meanwhile.
+    """
+    deadline, said = time.monotonic() + seconds, ""
+    while True:
+        try:
+            return work()
+        except outages as error:
+            if stop.wait(OUTAGE_PAUSE) or time.monotonic() > deadline:
+                raise
+            if not said:
+                meanwhile()
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            if reason != said:
+                log.warning("a start waits for its services after %s", reason)
+            said = reason

@@ -86,9 +86,14 @@ def try_to_show(connection: Connection, compiled: CompiledView) -> bool:
 
 
 def _show_if_live(connection: Connection, compiled: CompiledView) -> None:
-    """Let readers see the version if they see no other one. A cut-over may be moving them at this moment."""
+    """Let readers see the version if they see no other one. A cut-over may be moving them at this moment.
+
+    If the file of a removed view comes back with another version, readers see the version that they saw before.
+    """
     version = compiled.name, compiled.view.version
-    if _goes_live(connection, compiled) and not readable.is_shown(connection, *version):
+    if not _goes_live(connection, compiled):
+        readable.show_again(connection, compiled.name)
+    elif not readable.is_shown(connection, *version):
         readable.lock(connection, compiled.name)
         if _goes_live(connection, compiled):
             readable.show(connection, *version)

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog.measures.latest import Latest, latest
+from truelog.views.meaning import Meaning
 from truelog.views.view import View
 
 _OF_ROWS = ("read", "inserted", "updated", "deleted")
@@ -51,6 +52,7 @@ def captured(event_type: str, *, key: str, columns: Mapping[str, str]) -> View:
         key=(key,),
         measures={"last": Latest()},
         present={"current": _CURRENT.format(columns=", ".join(f'v."{name}"' for name in names), key=key)},
+        meanings={"current": Meaning("the rows of the captured table, as far as the view has read its changes")},
         columns={key: "the primary key; NULL in the row that closes rows", **columns}
         | {
             "place": "where the row's last change is in the order of all changes of the table",

@@ -4,6 +4,7 @@ A file that cannot be loaded or declares no `VIEW` causes an error, because a si
 `truelog.schema.declaration_files` says which files are declarations.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,11 @@ def load_view(name: str, folder: Path = VIEWS) -> "View":
     view = getattr(module, "VIEW", None)
     if not isinstance(view, View):
         raise BadDeclaration(f"{path.name} declares no VIEW = View(…).")
-    return view
+    return view if view.about else replace(view, about=_first_paragraph(module.__doc__ or ""))
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.strip().partition("\n\n")[0].split())
 
 
 def load_all_views(folder: Path = VIEWS) -> "dict[str, View]":

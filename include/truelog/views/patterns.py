@@ -19,7 +19,9 @@ from truelog.measures.value import Value
 from truelog.patterns.catalogue import EventSource, Sources
 from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
+from truelog.views.group import INPUTS
 from truelog.views.judged import Judged, no_rules
+from truelog.views.meaning import Meaning
 from truelog.views.view import View
 
 RULES = "rules"  # the name of the side table
@@ -44,6 +46,19 @@ _COLUMNS = {
     "shown": "the columns that the rule shows, as JSON",
 }
 
+_MEANINGS = {
+    "shown": Meaning("the matches that later events can no longer change"),
+    INPUTS: Meaning(
+        "the events of each entity that rules judge",
+        {
+            "at": "time of the event in microseconds since 1970, corrected",
+            "logged_at": "when the event reached the log, in microseconds since 1970",
+            "event": "what rules may name, as JSON",
+        },
+    ),
+    RULES: Meaning("the records of rules"),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Patterns(Judged):
@@ -64,6 +79,7 @@ class Patterns(Judged):
     values: tuple[str, ...] = field(init=False, default=tuple(_COLUMNS)[3:])
     present: Mapping[str, str] = field(default_factory=lambda: {"shown": SHOWN})
     columns: Mapping[str, str] = field(default_factory=lambda: _COLUMNS)
+    meanings: Mapping[str, Meaning] = field(default_factory=lambda: _MEANINGS)
 
     def __post_init__(self) -> None:
         for event_type, source in self.sources.items():

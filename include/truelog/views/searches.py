@@ -18,7 +18,9 @@ from pyspark.sql import functions as F
 from truelog.measures.value import Value
 from truelog.schema.names import COORDINATES
 from truelog.searches.catalogue import TextSource, TextSources
+from truelog.views.group import INPUTS
 from truelog.views.judged import Judged, no_rules
+from truelog.views.meaning import Meaning
 from truelog.views.view import View
 
 SEARCHES = "searches"  # the name of the side table
@@ -33,6 +35,14 @@ _COLUMNS = {
     "event_type": "the event's type",
     "event_time": "the event's time, corrected",
     "snippet": "a part of the text with the first word that fits",
+}
+
+_MEANINGS = {
+    INPUTS: Meaning(
+        "the texts that searches may find",
+        {"at": "time of the event in microseconds since 1970, corrected", "event": "the texts, as JSON"},
+    ),
+    SEARCHES: Meaning("the records of stored searches"),
 }
 
 
@@ -54,6 +64,7 @@ class Searches(Judged):
     values: tuple[str, ...] = field(init=False, default=("event_type", "event_time", "snippet"))
     indexes: tuple[tuple[str, ...] | str, ...] = (("search", "logged_at"),)
     columns: Mapping[str, str] = field(default_factory=lambda: _COLUMNS)
+    meanings: Mapping[str, Meaning] = field(default_factory=lambda: _MEANINGS)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reads", (*self.sources, SEARCH_TOPIC))

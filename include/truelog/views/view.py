@@ -18,6 +18,7 @@ from truelog.schema.names import TICKS
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration
 from truelog.views.lateness import EventWindow, is_late
+from truelog.views.meaning import Meaning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,9 @@ class View:
         ("1 hour"; `truelog.tables.dedupe.compile`). None means that each event counts.
     window: the interval of event time that a row describes. Readers then see whether a row is open, complete or
         corrected. The measures need `corrections` (`EventWindow.corrections`).
+    about: what the rows are, shown to readers; by default the first paragraph of the view's file.
     columns: the meaning of each column, shown to readers.
+    meanings: the same of each further relation, by its name: of what the view presents, and of side tables.
     indexes: further indexes of the table, for the relations that need them: a tuple of stored columns, or the SQL of a
         `tsvector` for full-text search, over columns that readers see, written "{column}".
     batch_only: no stream runs the view. It is rebuilt once a day, and readers see when. For rows that would change too
@@ -59,7 +62,9 @@ class View:
     allowed_lateness: str | None = None
     dedupe: str | None = None
     window: EventWindow | None = None
+    about: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
     indexes: tuple[tuple[str, ...] | str, ...] = ()
     batch_only: bool = False
     owner: str = ""

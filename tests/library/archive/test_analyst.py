@@ -1,9 +1,13 @@
 """SQL queries on the archive: what they can read, and when they are refused."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from tests.library.services.api.shop_views import PAGES, count, deploy_views
 from truelog.archive import analyst
 from truelog.storage import exact_json
+from truelog.storage.database import connect
 from truelog.support.errors import BadInput, QueryTooSlow
 from truelog.support.settings import Settings
 
@@ -35,6 +39,43 @@ def test_a_query_reads_the_archived_records_of_an_event_type(platform: Settings)
 )
 def test_sql_reads_the_archive_and_nothing_else(platform: Settings, query: str, why: str) -> None:
     with pytest.raises(BadInput, match=why), analyst.run_query(platform, query) as rows:
+        analyst.as_dicts(rows)
+
+
+def test_a_query_joins_events_with_views(platform: Settings) -> None:
+    with connect(platform, autocommit=True) as connection:
+        deploy_views(connection)
+        count(connection, [("shop.example", datetime(2026, 1, 1, tzinfo=UTC), 7), (None, None, 2**62)])
+        connection.execute(
+            "CREATE VIEW views.odd AS SELECT 1.50::numeric(9, 2) AS n, ARRAY['a'] AS a, '1 day'::interval AS i"
+        )
+    odd = {"n": 1.5, "a": ["a"], "i": "1 day", "events": 0}
+    query = f"""
+        SELECT p.host, p.views, p.minute, n, a, i,
+            (SELECT count(*) FROM page_view JOIN click USING (event_id)) AS events
+        FROM presented.{PAGES} AS p JOIN views.{PAGES} USING (views), VIEWS.odd ORDER BY p.views
+    """
+    with analyst.run_query(platform, query) as rows:
+        assert analyst.as_dicts(rows) == [
+            {"host": "shop.example", "views": 7, "minute": "2026-01-01 00:00:00+00"} | odd,
+            {"host": None, "views": 2**62, "minute": None} | odd,
+        ]
+
+
+@pytest.mark.parametrize("relation", ["views.nothing", "truelog.api_key", "state.page_counts_v1", "other.views.odd"])
+def test_no_other_relation_of_postgresql_is_read(platform: Settings, relation: str) -> None:
+    with (
+        pytest.raises(BadInput, match="does not exist"),
+        analyst.run_query(platform, f"SELECT * FROM {relation}") as rows,
+    ):
+        analyst.as_dicts(rows)
+
+
+def test_a_relation_with_too_many_rows_is_refused(platform: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analyst, "_MOST_ROWS", 1)
+    with connect(platform, autocommit=True) as connection:
+        connection.execute("CREATE VIEW views.two AS SELECT generate_series(1, 2) AS n")
+    with pytest.raises(BadInput, match="more than 1 rows"), analyst.run_query(platform, "FROM views.two") as rows:
         analyst.as_dicts(rows)
 
 

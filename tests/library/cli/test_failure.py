@@ -94,6 +94,7 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("erasures", "adopt"): {POSTGRESQL, KAFKA},
     ("tail", "click"): {KAFKA},
     ("output", "list"): {POSTGRESQL},
+    ("output", "resend", "cart", "--from", "1"): {POSTGRESQL, KAFKA},
     ("output", "resync", "cart"): {POSTGRESQL, KAFKA},
     ("key", "list"): {POSTGRESQL},
     ("key", "add", "somebody", "--role", "reader"): {POSTGRESQL},

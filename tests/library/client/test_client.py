@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx
 import pytest
 
 import runtime
@@ -20,7 +21,10 @@ from tests.library.services.api.shop_views import PAGES
 from truelog.client.async_client import AsyncClient
 from truelog.client.client import Client
 from truelog.client.errors import Behind, EventsRefused, Moved, NotFound, NotPermitted, Refused, Unavailable
+from truelog.client.receipt import DeadLetter, Stored
+from truelog.history import past_question
 from truelog.log import topics
+from truelog.log.kafka_reader import headers_of, messages
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
@@ -85,6 +89,22 @@ def test_a_write_is_read_with_its_token(client: Client, platform: Settings, data
     assert read.covers(Positions.from_token(receipt.token or ""))
 
 
+def test_a_trace_is_a_header_of_each_record(client: Client, platform: Settings) -> None:
+    """Also of a dead letter. The archive keeps all headers (`tests/library/archive/test_commit.py`)."""
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with pytest.raises(EventsRefused) as sent:
+        client.send(PAGE_VIEW, {"type": "page_view"}, traceparent=trace)
+    untraced = client.send(PAGE_VIEW, traceparent="no trace")
+    stored: list[Stored | DeadLetter] = [*sent.value.receipt.good, *sent.value.receipt.bad, *untraced.good]
+    found = [headers(platform, each) for each in stored]
+    assert found == [[("traceparent", trace.encode())]] * 2 + [[]]
+
+
+def headers(settings: Settings, stored: Stored | DeadLetter) -> list[tuple[str, bytes | None]]:
+    [record] = messages(settings, stored.topic, stored.partition, stored.offset, stored.offset + 1)
+    return headers_of(record)
+
+
 def test_a_dead_letter_is_an_error_with_a_receipt(client: Client) -> None:
     with pytest.raises(EventsRefused, match="visitor_id") as refused:
         client.send(PAGE_VIEW, {"type": "page_view", "url": "https://shop.example/"})
@@ -106,6 +126,27 @@ def test_a_walk_shows_all_rows(client: Client, platform: Settings, database: Con
     merge_to_end(platform, database)
     with pytest.raises(Moved):
         list(walk)
+
+
+def test_the_client_waits_for_the_past(client: Client, database: Connection) -> None:
+    said = {"version": 1, "positions": {"page_view": {"0": 3}}, "as_of": "2026-01-01T00:00:00Z", "clock": None}
+
+    def answer() -> None:
+        [asked] = past_question.begin(database)
+        past_question.answer(database, asked, said | {"more": False}, ['{"host":"host1"}'])
+
+    asked_first = Client._attempt
+
+    def ask_and_answer(self: Client, ask: Any) -> Any:
+        outcome = asked_first(self, ask)
+        if isinstance(outcome, httpx.Response) and outcome.status_code == 202:
+            answer()
+        return outcome
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "_attempt", ask_and_answer)
+        page = client.rows(PAGES, as_of=MINUTE, columns="host")
+    assert (page.layer, page.as_of, page.rows) == ("batch", MINUTE, ({"host": "host1"},))
 
 
 def test_typed_errors_say_what_is_wrong(client: Client, platform: Settings) -> None:

@@ -11,8 +11,9 @@ from pyspark.sql.types import LongType, TimestampType
 
 from tests.builders.applications import forget_application
 from tests.builders.views import forget
+from tests.library.versions.two_versions import deploy_two
 from truelog import Sum, View
-from truelog.control import application, lease, removed_views, view_status
+from truelog.control import application, lease, removed_views, view_status, view_versions
 from truelog.serving import status as serving_status
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -88,6 +89,36 @@ def test_a_view_whose_file_comes_back_is_shown_again(
     deploy.deploy_table(connection, view)
     assert (len(relations(connection, view)), reason(connection, view)) == (4, "")
     assert removed_views.settle(folder) == []
+
+
+def test_a_file_that_comes_back_with_another_version_shows_the_version_that_readers_saw(
+    folder: Settings, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 2 is not built, so it would show no rows."""
+    versions = deploy_two(folder, connection)
+    versions.store(1, [("a", 1)])
+    monkeypatch.setattr(removed_views, "GRACE_SECONDS", 0.0)
+    removed_views.settle(folder)
+    assert versions.name in removed_views.settle(folder)
+    assert relations(connection, versions.first) == []
+
+    for compiled in (versions.second, versions.first):  # as an application does: the declared version comes first
+        deploy.deploy_table(connection, compiled)
+        assert versions.seen() == [("a", 1)]
+        assert view_versions.unbuilt(connection) >= {(versions.name, 2)}
+    assert len(relations(connection, versions.first)) == 6
+    versions.forget()
+
+
+def test_a_file_that_comes_back_while_its_view_leaves_keeps_its_readers(
+    folder: Settings, connection: Connection, view: CompiledView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removed_views, "GRACE_SECONDS", 0.0)
+    file(folder, view).unlink()
+    removed_views.settle(folder)
+    deploy.deploy_table(connection, view)  # an application has loaded the file since
+    assert not removed_views._hide(folder, view.name)
+    assert (len(relations(connection, view)), reason(connection, view)) == (4, "")
 
 
 def test_a_file_that_is_gone_for_a_moment_changes_nothing_for_readers(

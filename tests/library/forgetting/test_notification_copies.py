@@ -10,8 +10,9 @@ from tests.library.notifications.found_rows import FoundRows, cart, found_rows, 
 from tests.library.notifications.rounds import look
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.subject import Subject
-from truelog.forgetting.notification_copies import forget_notifications, forget_rows, renew_rows, unnoticed
+from truelog.forgetting.notification_copies import forget_notifications, forget_rows, renew_rows
 from truelog.log.positions import Positions
+from truelog.maintenance.notifier_place import unnoticed
 from truelog.notifications import history
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown

@@ -1,6 +1,7 @@
 """What the platform stores about its own work forgets a person, and keeps what is about others."""
 
 import uuid
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -13,8 +14,11 @@ from tests.builders.views import a_failed_group, a_view, an_exclusion, an_oversi
 from tests.library.forgetting.byte_search import places_with
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.subject import Subject
+from truelog.exports.query import Condition, Operator, RowQuery
 from truelog.forgetting.stored_texts import forget_reports, forget_texts
+from truelog.history import past_question
 from truelog.history.explain_question import Question, newest_answer, store_answer
+from truelog.history.past_question import PastQuestion
 from truelog.log.positions import Positions
 from truelog.quality import gx_docs
 from truelog.storage.database import Connection
@@ -35,6 +39,11 @@ def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
     gx_docs.store_page(settings, validation, TEXT.encode())
     question = Question(view, (f"person_id={PERSON}",))
     store_answer(connection, question, {"row": {"text": TEXT}}, "analyst")
+    answers = (at_noon(view, "person_id", PERSON), "{}"), (at_noon(view, "text", "x"), f'{{"text":"{TEXT}"}}')
+    for past, found in answers:
+        past_question.ask(connection, settings, past, "shop")
+        past_question.answer(connection, past, {"version": 1}, [found])
+    past_question.ask(connection, settings, at_noon("other", "person_id", PERSON), "shop")
     a_repair(connection, view, before={"text": TEXT})
     an_operation(connection, f"person_id={PERSON}")
     an_alert(connection, "view_stalled", view, f"the fold failed on ['{PERSON}', 1]")
@@ -42,6 +51,11 @@ def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
     a_failed_group(connection, view, ["bob"], f"failed beside {PERSON}")
     a_failed_group(connection, view, [PERSON, 1], "failed")
     an_oversized_group(connection, view, [PERSON])
+
+
+def at_noon(view: str, column: str, value: str) -> PastQuestion:
+    query = RowQuery(view, [Condition(column, Operator.EQUAL, value)])
+    return PastQuestion(view, 1, datetime(2026, 1, 1, 12, tzinfo=UTC), query)
 
 
 @pytest.fixture

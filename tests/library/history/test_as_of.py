@@ -1,4 +1,7 @@
-"""A view as of an earlier time: its rows at a tick, whatever came later, and while others compare and ask."""
+"""A view as of an earlier time: its rows at a tick, whatever came later, and while others compare and ask.
+
+The last test asks over HTTP, and answers as the job of the DAG `past` does.
+"""
 
 import json
 from collections import defaultdict
@@ -9,10 +12,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.beds.archived import MORNING, PER_URL, Archived
+from tests.library.services.api.asking import Asking, asking
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
+from truelog.control.view_loader import LoadedViews
 from truelog.exports.query import RowQuery
+from truelog.history import past_question
 from truelog.history.as_of import PastView, open_past
+from truelog.history.past_job import answer_each
 from truelog.log.positions import Positions
 from truelog.maintenance.upkeep import drop_expired_partials
 from truelog.reconcile.comparison.compare import compare
@@ -145,3 +152,55 @@ def test_queries_and_a_comparison_at_once(ground: Archived) -> None:
     with ThreadPoolExecutor(3) as pool:
         first, second, compared = pool.submit(past, ground, 100), pool.submit(past, ground, 200), pool.submit(verdict)
         assert (first.result(), second.result(), compared.result()) == (counted(100), counted(200), "EQUAL")
+
+
+def test_an_application_asks_over_http(ground: Archived) -> None:
+    view, first_tick = ground.compiled.name, {"as_of": "2026-03-01T00:03:19.9Z"}
+    rows, totals = f"/views/{view}/rows", f"/views/{view}/relations/totals"
+    with asking(ground.lab.settings) as api:
+        waits = api.get(rows, **first_tick)
+        assert (waits.status_code, waits.headers["Retry-After"], waits.json()["state"]) == (202, "3", "waiting")
+        questions: list[tuple[str, dict[str, str]]] = [
+            (rows, first_tick | {"order": "-spent", "limit": "1", "columns": "spent"}),
+            (totals, first_tick | {"where": "url=a"}),
+            (rows, first_tick | {"where": "spent=many"}),
+            (rows, {"as_of": "2026-03-01T00:01:39Z"}),
+            (rows, {"as_of": "2026-03-01T01:06:41Z"}),
+        ]
+        for path, asked in questions:
+            assert api.get(path, **asked).status_code == 202
+        answer_as_the_job(ground)
+        whole = api.get(rows, **first_tick).json()
+        assert sorted((r["minute"], r["url"], r["spent"], r["last"]) for r in whole.pop("rows")) == counted(100)
+        assert whole.pop("age") > 0
+        assert whole == {
+            "view": view,
+            "version": 1,
+            "layer": "batch",
+            "positions": {"click": {"0": 1, "1": 2}, "ticks": {"0": 2}},
+            "clock": "2026-03-01T00:01:40Z",
+            "as_of": "2026-03-01T00:01:40Z",
+            "reason": "",
+            "more": False,
+            "next": None,
+        }
+        sorted_page, summed, *refused = [api.get(path, **asked) for path, asked in questions]
+        assert (sorted_page.json()["rows"], sorted_page.json()["more"]) == ([{"spent": 4}], True)
+        assert summed.json()["rows"] == [{"url": "a", "spent": 3}]
+        assert [each.status_code for each in refused] == [422, 422, 409]
+        assert "Choose a later time" in refused[1].json()["detail"]
+        assert refused[2].json()["type"] == "urn:truelog:problem:no-past"
+        require_known(api, rows, first_tick)
+
+
+def answer_as_the_job(ground: Archived) -> None:
+    context = replace(ground.lab.context, views=LoadedViews([ground.compiled]))
+    with connect(ground.lab.settings, autocommit=True) as connection:
+        answer_each(context, connection, past_question.begin(connection))
+
+
+def require_known(api: Asking, path: str, asked: dict[str, str]) -> None:
+    """The past does not change, so a client that has it gets it no second time."""
+    tag = api.get(path, **asked).headers["ETag"]
+    again = api.get(path, headers={"If-None-Match": tag}, **asked)
+    assert (again.status_code, again.content) == (304, b"")

@@ -145,5 +145,5 @@ def test_only_set_up_uses_the_superuser() -> None:
         "include/truelog/doctor/kafka.py",  # signs in as each principal
         "include/truelog/log/topics.py",
         "include/truelog/maintenance/accept_cut.py",  # appends records of all topics again
-        "include/truelog/support/settings.py",
+        "include/truelog/support/setting_groups/kafka.py",
     }

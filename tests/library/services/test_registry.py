@@ -54,8 +54,8 @@ async def greet(request):
 
 
 settings = Settings()
-app = web.create_app(settings, HTTP, dict.fromkeys((GREETING, METRICS, HEALTH), greet), work)
-run_server(app, settings.address(SERVICE.name), grace=1)
+handlers = dict.fromkeys((GREETING, METRICS, HEALTH), greet)
+run_server(lambda: web.create_app(settings, HTTP, handlers, work), settings.address(SERVICE.name), grace=1)
 '''
 SEEN = """
 import json

@@ -2,13 +2,16 @@
 
 import pytest
 
+from tests.builders.views import is_gone
 from tests.command import answer, truelog
 from tests.library.versions.two_versions import TwoVersions
 from truelog.control import view_status, view_versions
 from truelog.support.errors import NotReady
 from truelog.support.settings import Settings
+from truelog.tables.shown import readable
 from truelog.versions.cut_over import cut_over
 from truelog.versions.drop import drop
+from truelog.versions.version_state import version_states
 
 
 @pytest.fixture
@@ -32,6 +35,15 @@ def test_a_version_that_is_seen_or_declared_stays(versions: TwoVersions) -> None
         refused = truelog("versions", "drop", versions.name, version, COLUMNS="400")
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
     assert len(relations(versions)) == 6
+
+
+def test_a_removed_view_can_be_dropped(moved: TwoVersions) -> None:
+    readable.drop(moved.connection, readable.relations_of(moved.connection, moved.name))
+    is_gone(moved.connection, moved.name)
+    view_status.forget_others(moved.connection, moved.application, [])
+    for version in (1, 2):
+        drop(moved.settings, moved.name, version, doer="test")
+    assert version_states(moved.settings, moved.connection, [moved.name]) == []
 
 
 def test_a_version_is_dropped_after_its_stream_has_ended(moved: TwoVersions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 
 from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
+from truelog.cli.times import past_time
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
@@ -18,6 +19,20 @@ Readers = Annotated[
 ]
 
 View = Annotated[str, typer.Argument(metavar="VIEW", help="A view that declares `publish`.")]
+
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="NUMBER|TIME",
+        help="The last `truelog.number` that the consumer still has, or a time before the loss, such as "
+        "2026-03-01T12:00:00Z or 2h.",
+    ),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CONDITION", help="Only rows whose key fits, such as 'cart_id=c1'. May be repeated."),
+]
 
 output_app = typer.Typer(help="Output topics: the changed rows of the views that publish them.", no_args_is_help=True)
 
@@ -133,6 +148,27 @@ def resync(view: View, as_json: AsJson = False) -> None:
         print_json({"view": view, "version": version, "topic": topic_of(view, version)})
     else:
         say(f"{topic_of(view, version)} begins again with the whole table")
+
+
+@output_app.command()
+def resend(view: View, begin: Begin = None, key: Key = None, as_json: AsJson = False) -> None:
+    """Publish rows again, for a consumer that has lost what it read. The relay then publishes them.
+
+    The rows that changed after the number or the time are published as they are now, and each row that vanished as a
+    tombstone. Consumers that have lost nothing get rows that they have. See `docs/outputs.md`.
+    """
+    from truelog.exports.query import Condition
+    from truelog.maintenance import resend as command
+    from truelog.storage.audit_trail import by_hand
+
+    after = None if begin is None else int(begin) if begin.isdecimal() else past_time(begin)
+    wanted = command.Wanted(view, after, [Condition.parse(each) for each in key or ()])
+    sent = command.resend(Settings(), wanted, by_hand())
+    if as_json:
+        print_json(sent.as_dict())
+    else:
+        numbers = f"numbers {sent.first:,} to {sent.last:,}" if sent.rows + sent.removed else "nothing changed"
+        say(f"{sent.topic}: {sent.rows:,} rows and {sent.removed:,} tombstones again, {numbers}")
 
 
 def _answer(lag: Any, verdict: str, reason: str) -> dict[str, Any]:

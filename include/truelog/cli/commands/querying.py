@@ -297,9 +297,10 @@ def _declared(settings: Settings, only: list[str]) -> "tuple[dict[str, View], di
 
 
 def sql(query: Query, seconds: Seconds = 300, as_json: AsJson = False) -> None:
-    """Query the archive with a SELECT statement. Each event type is a table that contains all its records.
+    """Query the archive and views with a SELECT statement. Each event type is a table that contains all its records.
 
-    In invalid records, the `invalid` column is set and the typed columns are NULL. No other data can be read.
+    In invalid records, the `invalid` column is set and the typed columns are NULL. presented.VIEW and views.VIEW are
+    what readers see of a view now. No other data can be read.
     """
     from truelog.archive import analyst
 

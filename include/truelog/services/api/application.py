@@ -5,7 +5,7 @@ alone, the API has parameters that clients must know.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from psycopg_pool import PoolTimeout, TooManyRequests
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
@@ -59,10 +60,11 @@ log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The ASGI application."""
+    """The ASGI application, once PostgreSQL has answered with the keys."""
     keys = KeyRing(settings)
     signer = TokenSigner(settings, keys)
     questions = Questions(settings, signer)
+    keys.load()
     counts = AnswerCounts(settings)
     capacity = CapacityLimit(settings.api_requests, 0, max(1, settings.api_requests // 2), 0)
 
@@ -103,7 +105,10 @@ def _handlers(app: FastAPI, questions: Questions) -> list[tuple[Route, Callable[
         """This document."""
         return JSONResponse(documents.completed(app))
 
-    known = {304: {"description": "The rows are those of `If-None-Match`. The header `Truelog-Answer` is as of now."}}
+    known: dict[int, dict[str, Any]] = {
+        202: {"model": documents.PastWaits, "description": "The rows as of the time are not rebuilt yet."},
+        304: {"description": "The rows are those of `If-None-Match`. The header `Truelog-Answer` is as of now."},
+    }
     handlers: dict[Route, tuple[Callable[..., Any], dict[str, Any]]] = {
         VIEWS: (questions.views, _returns(documents.Views)),
         VIEW: (questions.view, _returns(documents.View)),
@@ -130,7 +135,7 @@ def _route_class(
 
     class Guarded(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            answer = super().get_route_handler()
+            answer, parameters = super().get_route_handler(), _parameters(self)
 
             async def guarded(request: Request) -> Response:
                 if route.role is None:
@@ -139,6 +144,7 @@ def _route_class(
                 request.state.is_permitted = partial(_is_permitted, request, route, keys, signer)
                 if len(request.url.query) > _LONGEST_QUERY:
                     raise RequestRefused(414, f"the query may have at most {_LONGEST_QUERY} bytes")
+                _require_known(request, parameters)
                 with capacity.admit(request.state.asker.name):
                     answered = await answer(request)
                 if route in ABOUT_ROWS:
@@ -148,6 +154,23 @@ def _route_class(
             return guarded
 
     return Guarded
+
+
+def _parameters(route: APIRoute) -> list[str]:
+    """The names of the parameters of a route, which one model declares."""
+    declared = [each.field_info.annotation for each in route.dependant.query_params]
+    models = [each for each in declared if isinstance(each, type) and issubclass(each, BaseModel)]
+    return [name for model in models for name in model.model_fields]
+
+
+def _require_known(request: Request, parameters: Sequence[str]) -> None:
+    """Refuse an unknown parameter, and name the cure. The usual mistake is a condition without `where`."""
+    unknown = next((each for each in request.query_params if each not in parameters), None)
+    if unknown is None:
+        return
+    cure = f"; a condition on a column is where={unknown}=VALUE" if "where" in parameters else ""
+    known = f"the parameters are {', '.join(parameters)}" if parameters else "this path has no parameters"
+    raise RequestRefused(422, f"{unknown}: there is no such parameter{cure}; {known}")
 
 
 def _is_permitted(request: Request, route: Route, keys: KeyRing, signer: TokenSigner) -> bool:
@@ -167,7 +190,8 @@ def _add_problems(app: FastAPI, questions: Questions) -> None:
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101
-        return problem.response(RequestRefused(422, "; ".join(map(_wrong, error.errors()))))
+        wrong = (f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
+        return problem.response(RequestRefused(422, "; ".join(wrong)))
 
     async def unknown(request: Request, error: Exception) -> Response:
         return _unknown(request, error)
@@ -192,14 +216,6 @@ def _add_problems(app: FastAPI, questions: Questions) -> None:
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
-
-
-def _wrong(error: dict[str, Any]) -> str:
-    """What is wrong with a parameter. The usual mistake is a condition without `where`."""
-    name = ".".join(map(str, error["loc"][1:]))
-    if error["type"] == "extra_forbidden":
-        return f"{name}: there is no such parameter; a condition on a column is where={name}=VALUE"
-    return f"{name}: {error['msg']}"
 
 
 def _unknown(request: Request, error: Exception) -> Response:

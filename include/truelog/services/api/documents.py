@@ -31,14 +31,16 @@ _PROBLEMS = {
     403: "The key or the token does not permit the request.",
     404: "There is no such view or relation.",
     409: "The view is behind the position token (`behind`), has changed since the page before (`moved`), has another "
-    "version (`other-version`), or does not publish its changes (`not-published`); or the position token is of a dead "
-    "letter (`dead-letter`).",
+    "version (`other-version`), does not publish its changes (`not-published`), or cannot be rebuilt as of the time "
+    "(`no-past`); or the position token is of a dead letter (`dead-letter`).",
     410: "A topic of the position token was deleted and created again (`recreated`).",
     413: "The body is too large.",
     414: "The query is too long.",
     422: "A parameter is not valid.",
-    429: "Too many requests of this key are in progress. Retry after `Retry-After` seconds.",
-    503: "PostgreSQL does not answer, the view is being replaced, or the statement needs too long (`slow`).",
+    429: "Too many requests of this key are in progress, or too many questions about the past wait. Retry after "
+    "`Retry-After` seconds.",
+    503: "PostgreSQL does not answer, the view is being replaced, the statement needs too long (`slow`), or a rebuild "
+    "as of the time has failed (`no-past`).",
 }
 # The answer of the HTTP server itself, before the application.
 _UNREADABLE = {"description": "The request is not HTTP, or its head has over 64 KB.", "content": {"text/plain": {}}}
@@ -113,6 +115,27 @@ class RowPage(Head):
     rows: list[dict[str, Any]]
     more: bool
     next: str | None
+
+
+class PastWaits(BaseModel):
+    """The rows as of the time are not rebuilt yet. `state` is `waiting` or `rebuilding`, for so many seconds by now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "view": "page_views",
+                "past": "2026-01-01T10:00:00Z",
+                "state": "rebuilding",
+                "seconds": 12.5,
+                "detail": "a job rebuilds the rows; ask the same again after `Retry-After` seconds",
+            }
+        }
+    )
+    view: str
+    past: str
+    state: str
+    seconds: float
+    detail: str
 
 
 class RateLimit(BaseModel):

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     BEHIND = "behind"  # the view has not reached the positions of a token in time
     DEAD_LETTER = "dead-letter"  # the token is of a dead letter, which no view counts
     MOVED = "moved"  # the view has changed since the page before
+    NO_PAST = "no-past"  # the view cannot be rebuilt as of the time
     NOT_PUBLISHED = "not-published"  # the view does not publish its changes
     OTHER_VERSION = "other-version"  # readers see another version of the view
     RECREATED = "recreated"  # a topic was deleted and created again since the token was made

@@ -19,6 +19,7 @@ from truelog.services.api.changes.filter import filter_of
 from truelog.services.api.changes.parameters import Changes
 from truelog.services.api.changes.stream import HEADERS, MEDIA_TYPE, ChangeStream
 from truelog.services.api.changes.subscriptions import Subscriptions
+from truelog.services.api.past import RETRY_SECONDS, Past, answer_of, question_of, waits
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rate_limits import At, RateLimits
 from truelog.services.api.rows import answer
@@ -59,7 +60,8 @@ class Questions:
         self._settings = settings
         self._signer = signer
         self._reads = Reads(settings)
-        self._rate_limits = RateLimits(settings)
+        self._past = Past(settings)
+        self._rate_limits = RateLimits(settings, self._reads)
         self._room = CapacityLimit(settings.api_subscribers, 0, settings.api_subscribers, 0)
         self.subscriptions = Subscriptions(self._reads.pool, settings.api_subscriber_rows)
 
@@ -67,17 +69,20 @@ class Questions:
     async def work(self) -> AsyncIterator[None]:
         """Keep the connections during the block."""
         await self._reads.open()
-        self._rate_limits.open()
+        await self._rate_limits.open()
+        self._past.open()
         try:
             yield
         finally:
             await self.subscriptions.close()
-            self._rate_limits.close()
+            self._past.close()
+            await self._rate_limits.close()
             await self._reads.close()
 
     async def reconnect(self) -> None:
         """Replace the connections that PostgreSQL has ended."""
         await self._reads.repair()
+        await self._rate_limits.repair()
 
     async def health(self) -> Response:
         """Whether PostgreSQL answers."""
@@ -131,7 +136,7 @@ class Questions:
 
     async def rate_limit(self, address: Annotated[str, Path(max_length=100)], asked: At) -> Response:
         """Whether an address may make another request."""
-        return _json(await self._rate_limits.answer(address, asked))
+        return _json(await self._rate_limits.decide(address, asked))
 
     async def token(self, request: Request) -> Response:
         """Exchange an API key for a scoped token."""
@@ -152,9 +157,14 @@ class Questions:
         )
 
     async def _rows(self, request: Request, view: str, name: str, asked: RowParameters) -> Response:
+        if asked.as_of and _asker(request).scope is not None:  # a visitor must not start rebuilds
+            reason = "as_of: the scoped token may not ask about the past; the back end's API key may"
+            raise RequestRefused(403, reason)
         known = await self._known(view, asked.version)
         relation = known.relation(name)
         whole = question(asked, relation, _asker(request).scope, self._settings.api_rows)
+        if asked.as_of:
+            return await self._rows_of_past(request, known, whole, asked)
         cursor = Cursor.parse(asked.cursor, whole) if asked.cursor else None
         placed = whole if cursor is None else RowQuestion(**vars(whole) | {"after": cursor.after})
         found = await self._read(view, placed.statement(view), asked)
@@ -163,6 +173,22 @@ class Questions:
             reason = "the view has changed since the page before; begin again, or continue with `moving=true`"
             raise Problem(409, reason, Kind.MOVED)
         return await self._page(request, found, whole)
+
+    async def _rows_of_past(
+        self, request: Request, known: KnownView, whole: RowQuestion, asked: RowParameters
+    ) -> Response:
+        """The rows as of an earlier time, once a job has rebuilt them."""
+        wanted = question_of(known, whole, asked)
+        found = await self._past.ask(wanted, _asker(request).name)
+        if found.status is None:
+            headers = {"Retry-After": str(RETRY_SECONDS)}
+            return _answered(msgspec.json.encode(waits(wanted, found)), headers, status=202)
+        head, more = answer_of(wanted, found)
+        tag = answer.etag(head["version"], [*(found.rows or []), str(more)])
+        headers = {"ETag": tag, answer.HEADER: answer.header(head)}
+        if answer.is_known(tag, request.headers.get("if-none-match", "")):
+            return Response(status_code=304, headers=headers | _CACHING)
+        return _answered(answer.body(head, found.rows or [], {"more": more, "next": None}), headers)
 
     async def _read(self, view: str, statement: Statement, asked: RowParameters) -> Found:
         """The rows, if the view has reached the token that was asked for."""
@@ -222,8 +248,8 @@ def _json(value: Any) -> Response:
     return _answered(msgspec.json.encode(value))
 
 
-def _answered(body: bytes, headers: dict[str, str] | None = None) -> Response:
-    return Response(body, media_type="application/json", headers=_CACHING | (headers or {}))
+def _answered(body: bytes, headers: dict[str, str] | None = None, status: int = 200) -> Response:
+    return Response(body, status, media_type="application/json", headers=_CACHING | (headers or {}))
 
 
 def _asker(request: Request) -> Asker:

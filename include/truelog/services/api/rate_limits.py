@@ -1,22 +1,33 @@
-"""The question whether an address may make another request, as `truelog limit check` asks it (docs/rate-limits.md)."""
+"""The question whether an address may make another request, as `truelog limit check` asks it (docs/rate-limits.md).
+
+PostgreSQL decides, because a web server may ask before each of its requests. Its function and `truelog.limits.rate`
+decide alike.
+"""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query
-from psycopg_pool import ConnectionPool
+from psycopg.errors import UndefinedTable
+from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.concurrency import run_in_threadpool
 
 from truelog.limits import rate, rate_answer
-from truelog.services.api.rows.answer import Freshness, Source, head
-from truelog.services.api.rows.reads import FRESHNESS, SOURCES, arguments
+from truelog.services.api.rows.answer import Source, head
+from truelog.services.api.rows.reads import CONNECTION_SECONDS, RECONNECT_SECONDS, Reads, arguments
 from truelog.support import timestamps
-from truelog.support.errors import BadInput, NotSetUp, RequestRefused
+from truelog.support.errors import BadInput, RequestRefused
 from truelog.support.settings import Settings
 
-_MOST_CONNECTIONS = 2
-_SECONDS = 2.0
+# One statement, so that the decision and what it was made of are of one snapshot.
+_ASK = """
+WITH decided AS MATERIALIZED (SELECT * FROM truelog.limit_check(%(address)s, %(at)s))
+SELECT allowed, why, reason, count, max_requests, window_seconds, resets_at,
+    s.view, s.version, s.layer, s.clock, s.offsets::text, s.ids::text, s.state
+FROM decided LEFT JOIN truelog.served s ON s.view = ANY(%(views)s) ORDER BY s.view
+"""
+_MOST_CONNECTIONS = 4
+_DECIDED = ("allowed", "why", "reason", "count", "limit", "window_seconds", "resets_at")
 
 
 class RateParameters(BaseModel):
@@ -31,44 +42,46 @@ At = Annotated[RateParameters, Query()]
 
 
 class RateLimits:
-    """Answers with a few connections of its own, because the limits are also asked where nothing is asynchronous."""
+    """Asks with a few connections of its own, because a web server must not wait for long reads of rows."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._pool = ConnectionPool(
-            kwargs=arguments(settings), min_size=0, max_size=_MOST_CONNECTIONS, timeout=_SECONDS, open=False
-        )
+    def __init__(self, settings: Settings, reads: Reads) -> None:
+        self._reads = reads
+        self._pool = AsyncConnectionPool(
+            kwargs=arguments(settings), min_size=1, max_size=_MOST_CONNECTIONS, max_waiting=settings.api_requests,
+            timeout=CONNECTION_SECONDS, reconnect_timeout=RECONNECT_SECONDS, open=False,
+        )  # fmt: skip
 
-    def open(self) -> None:
-        self._pool.open()
+    async def open(self) -> None:
+        await self._pool.open()
 
-    def close(self) -> None:
-        self._pool.close()
+    async def close(self) -> None:
+        await self._pool.close()
 
-    async def answer(self, address: str, asked: RateParameters) -> dict[str, Any]:
+    async def repair(self) -> None:
+        """Replace the connections that PostgreSQL has ended."""
+        await self._pool.check()
+
+    async def decide(self, address: str, asked: RateParameters) -> dict[str, Any]:
         """The decision, and what the rows of the two views were made of from which it follows.
 
         Raises:
             BadInput: the address or the time cannot be read.
             RequestRefused: 404, the views do not exist yet.
+            psycopg.Error: PostgreSQL refuses a value, needs too long, or does not answer.
         """
         try:
             canonical = rate.canonical_address(address)
             at = timestamps.parse_timestamp(asked.at) if asked.at else datetime.now(UTC)
         except ValueError as error:
             raise BadInput(str(error)) from error
+        wanted = {"address": canonical, "at": at, "views": list(rate_answer.VIEWS)}
         try:
-            return await run_in_threadpool(self._ask, canonical, at)
-        except NotSetUp as error:
-            raise RequestRefused(404, str(error)) from error
-        except OverflowError as error:
-            raise BadInput("before this time, there was no window") from error
-
-    def _ask(self, address: str, at: datetime) -> dict[str, Any]:
-        with self._pool.connection() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            decided = rate_answer.answer(connection, address, at).as_dict()
-            sources = [Source(*row) for row in connection.execute(SOURCES)]
-            fresh = {view: Freshness(*row) for view, *row in connection.execute(FRESHNESS)}
-        del decided["positions"], decided["age"]  # each view says its own
-        decided |= {name: decided[name] and timestamps.to_text(decided[name]) for name in ("at", "resets_at")}
-        return decided | {"views": [head(each, fresh[each.view]) for each in sources if each.view in rate_answer.VIEWS]}
+            async with self._pool.connection() as connection:
+                rows = await (await connection.execute(_ASK, wanted)).fetchall()
+        except UndefinedTable as missing:
+            raise RequestRefused(404, rate_answer.NOT_MADE) from missing
+        decided = dict(zip(_DECIDED, rows[0], strict=False))
+        decided["resets_at"] = decided["resets_at"] and timestamps.to_text(decided["resets_at"])
+        sources = [Source(*row[len(_DECIDED) :]) for row in rows if row[len(_DECIDED)] is not None]
+        heads = [head(each, await self._reads.freshness(each)) for each in sources]
+        return {"address": canonical, "at": timestamps.to_text(at), **decided, "advisory": True, "views": heads}

@@ -16,6 +16,8 @@ problem of RFC 9457. `GET /health` needs no key. It returns 200 while PostgreSQL
     python -m truelog.services.api.service
 """
 
+from functools import partial
+
 from truelog.services.api.application import create_app
 from truelog.services.api.declaration import SERVICE
 from truelog.services.http_server import run_server
@@ -27,7 +29,7 @@ _GRACE_SECONDS = 5
 def main() -> None:
     """Run the service until SIGTERM. The service finishes the requests in progress before it exits."""
     settings = Settings()
-    run_server(create_app(settings), settings.address(SERVICE.name), grace=_GRACE_SECONDS)
+    run_server(partial(create_app, settings), settings.address(SERVICE.name), grace=_GRACE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -65,9 +65,15 @@ def _post() -> dict[str, Any]:
         "application/x-ndjson": {"schema": {"type": "string", "description": "One event per line."}},
     }
     encoding = {"name": "Content-Encoding", "in": "header", "schema": {"enum": ["gzip", "identity"]}}
+    trace = {
+        "name": "traceparent",
+        "in": "header",
+        "schema": {"type": "string"},
+        "description": "The trace of the request (W3C Trace Context), which becomes a header of each record.",
+    }
     return {
         "summary": "Send events.",
-        "parameters": [encoding],
+        "parameters": [encoding, trace],
         "requestBody": {"required": True, "content": content},
         "responses": {status: _response(status, about) for status, about in _STATUSES.items()},
     }

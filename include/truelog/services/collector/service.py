@@ -12,7 +12,8 @@ Each event must contain its `type`. For each event, good or bad, the response co
               "topic": "dead_letter", "partition": 0, "offset": 4}],
      "token": "W3sicGFnZV92aWV3…"}
 
-With the token, the sender can ask the API for an answer that contains its good events (docs/applications.md).
+With the token, the sender can ask the API for an answer that contains its good events (docs/applications.md). The
+header `traceparent` of the request becomes a header of each record.
 
 | status | result of the request |
 | --- | --- |
@@ -37,7 +38,7 @@ import asyncio
 import codecs
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -72,6 +73,7 @@ from truelog.services.declaration import HEALTH
 from truelog.services.http_server import run_server
 from truelog.sources.collector import body as body_reader
 from truelog.sources.collector import parser as event_parser
+from truelog.sources.collector import trace
 from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.sources.collector.parser import RawEvent
 from truelog.sources.collector.position_token import RELOAD_SECONDS as IDS_SECONDS
@@ -190,13 +192,15 @@ class Collector:
             if sender.page:
                 self._addresses.take(request.client and request.client.host, len(records))
             self._dead_letters.take(sender.name, sum(record.defect is not None for record in records))
-            offsets = await self._append(records, sender)
+            offsets = await self._append(records, sender, trace.record_headers(request.headers.get(trace.NAME, "")))
             return await run(partial(_response, records, offsets, self._tokens.token(records, offsets)))
 
-    async def _append(self, records: Sequence[ClassifiedRecord], sender: ApiKey) -> list[PartitionOffset]:
+    async def _append(
+        self, records: Sequence[ClassifiedRecord], sender: ApiKey, headers: Mapping[str, bytes]
+    ) -> list[PartitionOffset]:
         if sender.page:
-            return await self._recent.append(sender.name, records, self.producer.append)
-        return await self.producer.append(records)
+            return await self._recent.append(sender.name, records, partial(self.producer.append, headers=headers))
+        return await self.producer.append(records, headers)
 
     async def post_from_page(self, request: Request) -> JSONResponse:
         """Store the events of a page, unless the visitor's browser asks not to be tracked."""
@@ -238,7 +242,7 @@ class Collector:
 
 
 def create_app(settings: Settings) -> Starlette:
-    """The ASGI application."""
+    """The ASGI application, once PostgreSQL has answered with the event types and the keys."""
     collector = Collector(settings)
     commands = CommandRoutes(settings, collector.read_json)
 
@@ -334,7 +338,7 @@ def main() -> None:
     """Run the service until SIGTERM. The service finishes the requests in progress before it exits."""
     settings = Settings()
     run_server(
-        create_app(settings),
+        partial(create_app, settings),
         settings.address(SERVICE.name),
         grace=20,
         header_seconds=settings.collector_header_seconds,

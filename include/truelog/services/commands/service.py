@@ -9,6 +9,7 @@ from functools import partial
 from threading import Event, Thread
 
 import psycopg
+from botocore.exceptions import BotoCoreError, ClientError
 from confluent_kafka import KafkaException
 
 from truelog.commands import catalogue
@@ -24,6 +25,8 @@ from truelog.support.settings import KafkaUser, Settings
 
 log = logging.getLogger(__name__)
 
+# Those of the database, the log, the bucket and the platform. Each of them may be an outage.
+_FAILURES = (psycopg.Error, KafkaException, BotoCoreError, ClientError, TruelogError)
 _IDLE_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 
@@ -42,7 +45,7 @@ def _repeat(name: str, work: Callable[[], None], stopped: Event) -> None:
         while not stopped.is_set():
             try:
                 work()
-            except (psycopg.Error, KafkaException, TruelogError) as error:
+            except _FAILURES as error:
                 log.warning("%s: %s", name, error)
                 stopped.wait(_RETRY_SECONDS)
     finally:

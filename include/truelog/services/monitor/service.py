@@ -103,7 +103,7 @@ def settle_removed_views(settings: Settings) -> None:
 
 def main() -> None:
     settings = ShortTimeouts()
-    run_server(create_app(settings), settings.address(SERVICE.name), grace=5)
+    run_server(partial(create_app, settings), settings.address(SERVICE.name), grace=5)
 
 
 if __name__ == "__main__":

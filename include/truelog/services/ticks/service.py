@@ -16,10 +16,10 @@ import logging
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event
 from time import monotonic
 
-import psycopg
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
@@ -32,18 +32,14 @@ from truelog.services.ticks.registered_topics import RegisteredTopics
 from truelog.support.errors import ServiceDown
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import KafkaUser, Settings
-
-_RETRY_SECONDS = 0.5
+from truelog.support.wait import outlast
 
 log = logging.getLogger(__name__)
 
 
 def run(settings: Settings, stopped: Event) -> None:
     """Write a tick every `tick_seconds` until stopped. A tick that Kafka does not accept is skipped, not repeated."""
-    begun = _begin(settings, stopped)
-    if begun is None:
-        return
-    event_type, guard = begun
+    event_type, guard = outlast(partial(_begin, settings), stopped)
     broker, producer, registered = topics.client(settings), _producer(settings), RegisteredTopics(settings)
     due = monotonic()
     while not stopped.is_set():
@@ -56,20 +52,11 @@ def run(settings: Settings, stopped: Event) -> None:
         stopped.wait(max(0.0, due - monotonic()))
 
 
-def _begin(settings: Settings, stopped: Event) -> tuple[EventType, ClockGuard] | None:
-    """What the first tick needs. A start waits for its services; None if the service was stopped meanwhile.
-
-    Otherwise the process would end and begin again with its imports, which take seconds when all services come back.
-    """
-    while not stopped.is_set():
-        try:
-            event_type = event_registry.event_types(settings)[TICKS]
-            topics.require_log_append_time(settings, [TICKS])
-            return event_type, ClockGuard(settings, newest_tick(settings, event_type))
-        except (ServiceDown, psycopg.OperationalError) as error:
-            log.warning("a start waits for its services: %s", str(error).partition("\n")[0])
-        stopped.wait(_RETRY_SECONDS)
-    return None
+def _begin(settings: Settings) -> tuple[EventType, ClockGuard]:
+    """What the first tick needs."""
+    event_type = event_registry.event_types(settings)[TICKS]
+    topics.require_log_append_time(settings, [TICKS])
+    return event_type, ClockGuard(settings, newest_tick(settings, event_type))
 
 
 def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str], guard: ClockGuard) -> bytes:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -23,6 +23,7 @@ from truelog.support.settings import KafkaUser, Settings
 log = logging.getLogger(__name__)
 
 PartitionOffset = tuple[int, int]  # partition and offset
+Header = tuple[str, str | bytes | None]
 
 _SLICE = 100  # records given to the client without a break for other requests
 _CHECK_SECONDS = 1.0
@@ -68,8 +69,8 @@ class EventProducer:
         if not self.is_reachable:
             raise ServiceDown("Kafka is unavailable")
 
-    async def append(self, records: Sequence[ClassifiedRecord]) -> list[PartitionOffset]:
-        """Send the records and return the partition and offset of each record.
+    async def append(self, records: Sequence[ClassifiedRecord], headers: Mapping[str, bytes]) -> list[PartitionOffset]:
+        """Send the records with these headers, and return the partition and offset of each record.
 
         Raises:
             RequestRefused: 429, the producer's queue is full.
@@ -77,12 +78,11 @@ class EventProducer:
         """
         if not records:
             return []
-        request = _Append(len(records))
+        request, of_each = _Append(len(records)), list[Header](headers.items())
         try:
             for index, record in enumerate(records):
-                self._producer.produce(
-                    record.topic, record.value, record.key, on_delivery=partial(request.delivered, index)
-                )
+                delivered = partial(request.delivered, index)
+                self._producer.produce(record.topic, record.value, record.key, headers=of_each, on_delivery=delivered)
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
         except BufferError:

@@ -1,9 +1,9 @@
 -- The SQL views of the kernel's tables.
 
 CREATE OR REPLACE VIEW truelog.deployed AS
-SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only, removed_at, deployed_at FROM truelog.view
-ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
-COMMENT ON VIEW truelog.deployed IS 'The version of each view that readers see. It may be older than the newest version';
+SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only, removed_at, deployed_at, shown IS NOT NULL AS visible
+FROM truelog.view ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
+COMMENT ON VIEW truelog.deployed IS 'The version of each view that readers see. It may be older than the newest version. A removed view is no longer visible';
 
 -- Readers can move back to this version. Its stream goes on for a time, so that it is as fresh as the deployed version.
 CREATE OR REPLACE VIEW truelog.former AS
@@ -16,7 +16,7 @@ COMMENT ON VIEW truelog.former IS 'The version of each view that readers saw bef
 CREATE OR REPLACE VIEW truelog.predecessor AS
 SELECT v.view, v.version, d.version AS served
 FROM truelog.view v JOIN truelog.deployed d ON d.view = v.view AND d.version <> v.version
-JOIN truelog.view s ON (s.view, s.version) = (d.view, d.version) AND s.shown IS NOT NULL
+JOIN truelog.view s ON (s.view, s.version) = (d.view, d.version) AND s.deployed_at IS NOT NULL
 WHERE EXISTS (SELECT FROM truelog.position p WHERE (p.view, p.version) = (d.view, d.version))
     OR EXISTS (SELECT FROM truelog.batch_position p WHERE (p.view, p.version) = (d.view, d.version));
 COMMENT ON VIEW truelog.predecessor IS 'The versions that readers see only after a cut-over, and the version that they see until then';
@@ -125,6 +125,12 @@ CROSS JOIN LATERAL (SELECT CASE
     ) THEN 'an erasure is unfinished: rows may show people who are to be forgotten'
     ELSE '' END AS matter) why;
 COMMENT ON VIEW truelog.answer IS 'The layer that serves each view''s readers, the time up to which the layer covers the log, and the reason if the view has a problem';
+COMMENT ON COLUMN truelog.answer.view IS 'the view''s name';
+COMMENT ON COLUMN truelog.answer.version IS 'the version that readers see';
+COMMENT ON COLUMN truelog.answer.layer IS '`stream`, or `batch` if readers get a rebuild from the archive';
+COMMENT ON COLUMN truelog.answer.as_of IS 'the rows contain every record that reached the log before this time; NULL if it is not known yet';
+COMMENT ON COLUMN truelog.answer.age IS 'the seconds since `as_of`';
+COMMENT ON COLUMN truelog.answer.reason IS 'what is wrong with the view, or an empty text';
 GRANT SELECT ON truelog.answer TO PUBLIC;  -- only roles that may use the `truelog` schema can reach it
 
 CREATE OR REPLACE VIEW truelog.clock AS
@@ -183,6 +189,38 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- Comments columns of a relation (`truelog.tables.shown.meanings`). A given column must exist, and a known one may.
+CREATE OR REPLACE FUNCTION truelog.describe(relation regclass, known jsonb, given jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    each record;
+BEGIN
+    FOR each IN SELECT key, value FROM jsonb_each_text(known || given) WHERE given ? key OR EXISTS (
+        SELECT FROM pg_attribute WHERE attrelid = relation AND attname = key AND attnum > 0
+    ) LOOP
+        EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', relation, each.key, each.value);
+    END LOOP;
+END
+$$;
+
+-- What readers see, without side tables and versions, for people and their tools. `truelog up` has created it, with rights.
+CREATE SCHEMA IF NOT EXISTS presented;
+
+-- Shows a relation of `views` in the schema `presented`, with its comments. It goes with the relation.
+CREATE OR REPLACE FUNCTION truelog.present(relation regclass) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    target text := format('presented.%I', (SELECT relname FROM pg_class WHERE oid = relation));
+    each record;
+BEGIN
+    EXECUTE format('CREATE VIEW %s AS SELECT * FROM %s', target, relation);
+    EXECUTE format('COMMENT ON VIEW %s IS %L', target, obj_description(relation, 'pg_class'));
+    FOR each IN SELECT attname, col_description(relation, attnum) AS meaning FROM pg_attribute
+        WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped
+    LOOP
+        EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', target, each.attname, each.meaning);
+    END LOOP;
+END
+$$;
+
 -- For the API: what the rows that readers see were made of. Rows with equal states are equal. A repair changes rows at
 -- the same positions, and so does another reading of a topic, and another build of a batch answer.
 CREATE OR REPLACE VIEW truelog.served_version AS
@@ -208,7 +246,7 @@ COMMENT ON VIEW truelog.served IS 'The layer, the positions and the state of the
 GRANT SELECT ON truelog.served, truelog.served_version, truelog.served_position, truelog.deployed TO PUBLIC;  -- as for truelog.answer
 
 CREATE OR REPLACE VIEW truelog.version_status AS
-SELECT v.view, v.version, v.version = d.version AND v.deployed_at IS NOT NULL AS serving, coalesce(s.declared, false) AS declared,
+SELECT v.view, v.version, v.version = d.version AND v.deployed_at IS NOT NULL AND v.shown IS NOT NULL AS serving, coalesce(s.declared, false) AS declared,
     f.left_at, v.held, v.batch_only, coalesce(s.state, '') AS state, coalesce(s.reason, '') AS reason,
     EXISTS (SELECT FROM truelog.view_position p WHERE (p.view, p.version) = (v.view, v.version)) AS built,
     lag.behind, greatest(c.reltuples, 0)::bigint AS rows, coalesce(r.verdict, '') AS verdict,

@@ -87,6 +87,10 @@ class ServiceSettings(BaseSettings):
     api_statement_seconds: PositiveFloat = 2.0  # time limit of a statement
     api_wait_seconds: NonNegativeFloat = 10.0  # the longest wait for a position token
     api_token_seconds: PositiveInt = Field(default=900, le=900)  # the longest life of a scoped token
+    api_past_questions: PositiveInt = 16  # about the past of views, that wait at once; a key may have half of them
+    api_past_seconds: PositiveInt = 600  # time limit for the rebuild of a past
+    api_past_read_seconds: PositiveInt = 30  # time limit for reading the rows of a past
+    api_past_keep_seconds: PositiveInt = 3_600  # how long an answer about the past is kept
 
 
 def in_environment(fields: Collection[str]) -> dict[str, str]:

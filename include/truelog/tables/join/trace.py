@@ -39,7 +39,7 @@ def trace_join(tracing: Tracing) -> Trace:
         own = _union(keys for table, keys in listed if table.side == side.side)
         every = _union(keys for table, keys in (*listed, *behind) if table.side == side.side)
         if every is not None:
-            added = tracing.cached(contributions(side, search.side_rows(side), with_keys(every)))
+            added = tracing.computed(contributions(side, search.side_rows(side), with_keys(every)))
             traced.append(TracedTable(side, added, added.limit(0) if own is None else with_keys(own)(added)))
     added_to = {each.table.side: each.added for each in traced}
 
@@ -47,7 +47,7 @@ def trace_join(tracing: Tracing) -> Trace:
         def states(table: Table) -> DataFrame:
             if table.derivation is not None:
                 return table.derivation.states(table, states)
-            return tracing.cached(steps.states(table, added_to[table.side]))
+            return tracing.computed(steps.states(table, added_to[table.side]))
 
         by_step = joined_of(compiled.own).with_key(STEP, IntegerType())
         return tracing.only(by_step.rows((STEP, *compiled.view.key), states))
@@ -86,7 +86,7 @@ class _Search:
                 for name in match.tables
             )
             wanted_keys = (F.col(match.key[k]).alias(k) for k in wanted.columns)
-            chosen = self.tracing.cached(with_keys(wanted)(found.select(*wanted_keys, *parts)))
+            chosen = self.tracing.computed(with_keys(wanted)(found.select(*wanted_keys, *parts)))
             for name in match.tables:
                 keys = chosen.select(f"_{name}.*").drop(self.owned.get(match.table(name), ""))
                 yield joined.tables[match.table(name)], keys.distinct()

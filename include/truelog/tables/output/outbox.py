@@ -8,6 +8,8 @@ that a key that replaces another one never vanishes with it.
 An output begins with the whole table. `truelog.relay` publishes the outbox to Kafka.
 """
 
+from collections.abc import Sequence
+
 from psycopg import sql
 
 from truelog.storage.database import Connection, read_value
@@ -80,6 +82,20 @@ def pass_by(connection: Connection, compiled: CompiledView, published: int) -> i
         else:
             begin(connection, compiled)
         return int(read_value(connection, last, _version(compiled)))
+
+
+def repeat(connection: Connection, compiled: CompiledView, keys: Sequence[str]) -> int:
+    """Put the present rows with these keys into the outbox again, and a removal of each key without a row.
+
+    Readers of the output have these rows already, unless they have lost some. Return the number of the last row of the
+    outbox. Call this function in a transaction that holds the lock of the view's row.
+    """
+    present = sql.SQL(
+        "SELECT key, shown.value FROM unnest({}::text[]) AS asked (key) LEFT JOIN ({}) AS shown USING (key)"
+    ).format(sql.Literal(list(keys)), changes.all_rows(compiled.own))
+    _record(connection, compiled, present)
+    last = "SELECT number FROM truelog.output WHERE (view, version) = (%s, %s)"
+    return int(read_value(connection, last, _version(compiled)))
 
 
 def end(connection: Connection, view: str, version: int) -> None:

@@ -13,6 +13,7 @@ from psycopg import sql
 from truelog.storage.database import Connection, names, read_value
 from truelog.support.errors import BadDeclaration
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.shown import meanings
 from truelog.tables.side_tables import relation_names
 from truelog.tables.table import Table
 from truelog.views.catalogue import table_name
@@ -50,12 +51,20 @@ def relations_of(connection: Connection, view: str) -> list[str]:
 def describe(connection: Connection, compiled: CompiledView) -> None:
     """Keep the statements that show the version, and let readers see it under its own name.
 
+    Its file was loaded, so the view is not removed. A removal that is under way changes nothing then.
+
     Raises:
         BadDeclaration: readers see a relation of another view under one of its names.
     """
     _require_free_names(connection, compiled)
     version = compiled.name, compiled.view.version
-    shown = [each.as_string(connection) for each in _definitions(connection, compiled, _by_view(compiled))]
+    connection.execute(
+        "UPDATE truelog.view SET removed_at = NULL WHERE view = %s AND removed_at IS NOT NULL", (compiled.name,)
+    )
+    shown = [
+        each.as_string(connection)
+        for each in (*_definitions(connection, compiled, _by_view(compiled)), *_for_people(compiled))
+    ]
     connection.execute(
         "UPDATE truelog.view SET definitions = %s WHERE (view, version) = (%s, %s) AND definitions IS DISTINCT FROM %s",
         (shown, *version, shown),
@@ -106,7 +115,7 @@ def show(connection: Connection, view: str, version: int) -> bool:
         connection, "SELECT definitions FROM truelog.view WHERE (view, version) = (%s, %s)", (view, version)
     )
     changed = connection.execute(
-        "UPDATE truelog.view AS v SET shown = %(shown)s, removed_at = NULL, deployed_at = CASE "
+        "UPDATE truelog.view AS v SET shown = %(shown)s, deployed_at = CASE "
         "WHEN deployed_at IS NOT NULL AND version = d.served THEN deployed_at ELSE clock_timestamp() END "
         "FROM (SELECT version AS served FROM truelog.deployed WHERE view = %(view)s) AS d "
         "WHERE v.view = %(view)s AND version = %(version)s "
@@ -117,6 +126,18 @@ def show(connection: Connection, view: str, version: int) -> bool:
         drop(connection, _under_the_name(connection, view))
         _run(connection, statements)
     return bool(changed.rowcount)
+
+
+def show_again(connection: Connection, view: str) -> None:
+    """Let readers see the version that they saw before the view was removed, unless they do.
+
+    Call this function in a transaction.
+    """
+    found = connection.execute(
+        "SELECT version FROM truelog.deployed WHERE view = %s AND deployed_at IS NOT NULL AND NOT visible", (view,)
+    ).fetchone()
+    if found is not None:
+        show(connection, view, found[0])
 
 
 def drop(connection: Connection, relations: Iterable[str]) -> None:
@@ -169,7 +190,17 @@ def _digest(statements: Sequence[str]) -> str:
 def _definitions(connection: Connection, compiled: CompiledView, name: _Naming) -> Iterator[sql.Composed]:
     for each in compiled.tables:
         yield from _definition(each, sql.Identifier("views", name(each.side)))
+        yield from meanings.comments(compiled, each.side, sql.Identifier("views", name(each.side)))
     yield from _presented(connection, compiled, "views", name, compiled.own.clock)
+    for relation in compiled.view.present:
+        yield from meanings.comments(compiled, relation, sql.Identifier("views", name(relation)))
+
+
+def _for_people(compiled: CompiledView) -> Iterator[sql.Composed]:
+    """The statements that show the view and what it presents in the schema `presented`, without the side tables."""
+    for relation in ("", *compiled.view.present):
+        shown = sql.Identifier("views", _by_view(compiled)(relation))
+        yield sql.SQL("SELECT truelog.present({})").format(sql.Literal(shown.as_string(None)))
 
 
 def _presented(
@@ -192,9 +223,6 @@ def _definition(table: Table, relation: sql.Identifier) -> Iterator[sql.Composed
         _layers(table), _by_batch(table), sql.SQL(table.shown_if)
     )
     yield _create_view(relation, table.shown, rows)
-    for column, meaning in table.view.columns.items():
-        target = sql.SQL("{}.{}").format(relation, sql.Identifier(column))
-        yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(target, sql.Literal(meaning))
 
 
 def _create_view(relation: sql.Identifier, shown: Mapping[str, str], rows: sql.Composed) -> sql.Composed:

@@ -52,5 +52,5 @@ class Tracing(Protocol):
     def transformed_rows(self, table: Table) -> DataFrame:
         """The rows that the transform of a table selects from the log, each with its record."""
 
-    def cached(self, rows: DataFrame) -> DataFrame:
-        """The same rows, which Spark keeps until the search ends."""
+    def computed(self, rows: DataFrame) -> DataFrame:
+        """The same rows, computed at once. What follows from them does not analyse again how they were found."""

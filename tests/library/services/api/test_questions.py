@@ -7,9 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.builders.views import a_lag_sample, a_view, forget, forget_samples, merged_to
+from tests.builders.views import a_lag_sample, a_view, forget, forget_samples, is_gone, merged_to
 from tests.library.services.api.asking import Asking, asking
 from tests.library.services.api.shop_views import PAGES, PRODUCTS, at, count, deploy_views, reach, sell
+from truelog.exports.query import Condition, Operator
+from truelog.forgetting.stored_texts import forget_reports
+from truelog.history import past_question
 from truelog.services.api.rows.parameters import RowParameters, question
 from truelog.services.api.rows.statement import RowQuestion
 from truelog.storage.database import Connection
@@ -58,6 +61,17 @@ def test_the_age_follows_from_the_lag(api: Asking, deployed: Connection) -> None
 
 async def _forget_freshness(api: Asking) -> None:
     api.questions._reads._fresh_until = 0.0
+
+
+def test_a_removed_view_is_refused_with_the_reason(api: Asking, deployed: Connection) -> None:
+    view = "left_view"
+    a_view(deployed, view)
+    is_gone(deployed, view)
+    for path in (f"/views/{view}", f"/views/{view}/rows"):
+        refused = api.get(path)
+        assert refused.status_code == 404
+        assert refused.json()["detail"].startswith("removed: its file is gone since")
+    forget(deployed, view)
 
 
 def test_numbers_keep_their_digits(api: Asking) -> None:
@@ -209,7 +223,15 @@ def test_a_version_that_does_not_exist_is_refused(api: Asking) -> None:
 
 
 WRONG: dict[str, dict[str, Any]] = {
-    "unknown parameter": {"as_of": "2026-01-01"},
+    "unknown parameter": {"as_at": "2026-01-01"},
+    "past without an hour": {"as_of": "2026-01-01"},
+    "past some time ago": {"as_of": "2h"},
+    "past in the future": {"as_of": "9999-01-01T00:00:00Z"},
+    "past of a version": {"as_of": "2026-01-01T00:00:00Z", "version": 1},
+    "past at a token": {"as_of": "2026-01-01T00:00:00Z", "at_least": "x"},
+    "past page by page": {"as_of": "2026-01-01T00:00:00Z", "moving": "true"},
+    "past by two columns": {"as_of": "2026-01-01T00:00:00Z", "order": "views,host"},
+    "unknown column in the past": {"as_of": "2026-01-01T00:00:00Z", "columns": "nothing"},
     "unknown column": {"columns": "host,pg_sleep(9)"},
     "unknown column in order": {"order": "views;"},
     "column twice": {"order": "views,-views"},
@@ -236,8 +258,21 @@ def test_a_wrong_parameter_is_a_problem(api: Asking, wrong: str) -> None:
     assert refused.headers["Content-Type"] == "application/problem+json"
 
 
-def test_a_condition_without_where_names_the_cure(api: Asking) -> None:
-    assert "where=host=VALUE" in api.get(ROWS, host="shop.example").json()["detail"]
+def test_an_unknown_parameter_is_named_with_its_cure(api: Asking) -> None:
+    for path in (ROWS, f"/views/{PAGES}/relations/busy", f"/views/{PAGES}/changes"):
+        refused = api.get(path, host="shop.example")
+        assert (refused.status_code, "where=host=VALUE" in refused.json()["detail"]) == (422, True)
+    others = {
+        f"/searches/{PRODUCTS}": "the parameters are words, limit",
+        "/rate-limits/192.0.2.1": "the parameters are at",
+        "/views": "this path has no parameters",
+        f"/views/{PAGES}": "this path has no parameters",
+        "/openapi.json": "this path has no parameters",
+    }
+    for path, cure in others.items():
+        refused = api.get(path, host="shop.example")
+        assert (refused.status_code, refused.json()["detail"]) == (422, f"host: there is no such parameter; {cure}")
+    assert api.get("/health", "", probe="1").status_code == 200  # of a load balancer
 
 
 def test_a_long_query_is_refused_before_it_is_read(api: Asking) -> None:
@@ -248,6 +283,53 @@ def test_a_view_that_does_not_exist_is_not_found(api: Asking) -> None:
     for view in ("nothing", "pg_class", "busy", f"{PAGES}_busy", f"{PAGES}%00", "..%2Ftruelog"):
         for path in (f"/views/{view}", f"/views/{view}/rows", f"/views/{view}/changes", f"/searches/{view}"):
             assert api.get(path, **({"words": "x"} if "search" in path else {})).status_code == 404
+
+
+def test_questions_about_the_past_wait_up_to_a_limit(postgresql: Settings, deployed: Connection) -> None:
+    """A key may have half of the room. Asking again takes none. What ends two jobs is refused."""
+    with asking(postgresql, api_past_questions=4) as api:
+        hours = [f"2026-01-01T0{hour}:00:00Z" for hour in range(3)]
+        waiting = [api.get(ROWS, as_of=hour) for hour in hours]
+        assert [each.status_code for each in waiting] == [202, 202, 429]
+        assert waiting[2].headers["Retry-After"] == "10"
+        assert api.get(ROWS, as_of="2026-01-01T02:00:00+02:00").json()["past"] == "2026-01-01T00:00:00Z"
+        first, second = past_question.begin(deployed)
+        assert api.get(ROWS, as_of=hours[0]).json()["state"] == "rebuilding"
+        past_question.refuse(deployed, second, past_question.IMPOSSIBLE, "the archive knows the log up to noon")
+        late = api.get(ROWS, as_of=hours[1])
+        assert (late.status_code, late.json()["type"]) == (409, "urn:truelog:problem:no-past")
+        assert past_question.begin(deployed) == [first]
+        assert past_question.begin(deployed) == []
+        assert (failed := api.get(ROWS, as_of=hours[0])).status_code == 503
+        assert "2 jobs have ended without an answer" in failed.json()["detail"]
+
+
+def test_a_past_is_asked_again_once_its_answer_is_old(postgresql: Settings, deployed: Connection) -> None:
+    past = {"as_of": "2026-01-01T09:00:00Z"}
+    said = {"version": 1, "positions": {}, "as_of": past["as_of"], "clock": None, "more": False}
+    with (
+        asking(postgresql, api_past_keep_seconds=3_600) as keeping,
+        asking(postgresql, api_past_keep_seconds=0) as not_,
+    ):
+        keeping.get(ROWS, **past)
+        [asked] = past_question.begin(deployed)
+        past_question.answer(deployed, asked, said, [f'{{"views":{2**62}}}'])
+        assert f'"rows":[{{"views":{2**62}}}]' in keeping.get(ROWS, **past).text
+        assert keeping.get(ROWS, **past, limit=1).status_code == 202
+        assert not_.get(ROWS, **past).status_code == 202
+    with deployed.transaction():
+        asked_again = past_question.begin(deployed)
+        forget_reports(postgresql, deployed, [PAGES])
+    past_question.answer(deployed, asked_again[0], said, ["{}"])  # an erasure came first
+    assert past_question.begin(deployed) == []
+
+
+def test_a_scoped_token_asks_about_the_past_of_its_rows_only(api: Asking, deployed: Connection) -> None:
+    held = api.request("POST", "/tokens", json={"view": PAGES, "key": {"host": "wiki.example"}}).json()["token"]
+    assert api.get(ROWS, held, as_of="2026-01-01T10:00:00Z").status_code == 202
+    [asked] = past_question.begin(deployed)
+    assert asked.query.conditions == [Condition("host", Operator.EQUAL, "wiki.example")]
+    past_question.refuse(deployed, asked, past_question.IMPOSSIBLE, "over")
 
 
 def test_words_are_searched(api: Asking) -> None:
@@ -264,20 +346,6 @@ def test_a_statement_has_a_time_limit(postgresql: Settings, deployed: Connection
         deployed.execute("LOCK TABLE state.page_counts_v1 IN ACCESS EXCLUSIVE MODE")
         slow = api.get(ROWS)
     assert (slow.status_code, slow.json()["type"]) == (503, "urn:truelog:problem:slow")
-
-
-def test_connections_that_postgresql_ends_are_replaced(postgresql: Settings, deployed: Connection) -> None:
-    superuser = {"user": "postgres", "password": postgresql.postgres_password.get_secret_value()}
-    with asking(postgresql) as api, psycopg.connect(**postgresql.database() | superuser, autocommit=True) as other:
-        assert api.get(ROWS).status_code == 200
-        ended = other.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-            "WHERE usename = 'api' AND datname = current_database()"
-        )
-        assert ended.fetchall()
-        down = api.get(ROWS)
-        assert (down.status_code, down.headers["Retry-After"]) == (503, "1")
-        assert api.get(ROWS).status_code == 200
 
 
 def test_the_answer_about_an_address_says_what_both_views_were_made_of(api: Asking, deployed: Connection) -> None:
@@ -303,3 +371,18 @@ def test_rate_limits_of_views_that_do_not_exist_are_not_found(api: Asking) -> No
     assert api.get("/rate-limits/192.0.2.1").status_code == 404
     assert api.get("/rate-limits/nowhere").status_code == 422
     assert api.get("/rate-limits/192.0.2.1", at="yesterday").status_code == 422
+
+
+def test_connections_that_postgresql_ends_are_replaced(postgresql: Settings, deployed: Connection) -> None:
+    """The last test, because the connections of the shared API end too."""
+    superuser = {"user": "postgres", "password": postgresql.postgres_password.get_secret_value()}
+    with asking(postgresql) as api, psycopg.connect(**postgresql.database() | superuser, autocommit=True) as other:
+        assert api.get(ROWS).status_code == 200
+        ended = other.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE usename = 'api' AND datname = current_database()"
+        )
+        assert ended.fetchall()
+        down = api.get(ROWS)
+        assert (down.status_code, down.headers["Retry-After"]) == (503, "1")
+        assert api.get(ROWS).status_code == 200

@@ -16,7 +16,8 @@ PORTION = 20_000  # rows that are read at once
 
 _HEADS = """
 SELECT view, version, number, identity::text
-FROM truelog.published_place JOIN truelog.deployed USING (view, version) WHERE view = ANY(%(views)s)
+FROM truelog.published_place JOIN truelog.deployed USING (view, version)
+WHERE view = ANY(%(views)s) AND visible
 """
 # One statement, so that a new beginning cannot come between the check and the rows.
 _AFTER = """

@@ -168,7 +168,7 @@ class Subscriptions:
         for view, tail in list(self._tails.items()):
             head = heads.get(view)
             if head is None or head.version != tail.place.version:
-                self._end(view, tail, "readers see another version of the view, or it no longer publishes")
+                self._end(view, tail, "readers see another version of the view or none, or it no longer publishes")
             elif head != tail.place and not await self._read(view, tail, head):
                 self._end(view, tail, _GONE)
 

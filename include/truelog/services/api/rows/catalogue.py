@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from truelog.support.errors import RequestRefused
@@ -53,6 +54,12 @@ LEFT JOIN keys k USING (oid) CROSS JOIN LATERAL (
         array_agg(col_description(attrelid, attnum) ORDER BY attnum) AS meanings
     FROM pg_attribute WHERE attrelid = r.oid AND attnum > 0 AND NOT attisdropped
 ) c ORDER BY r.name
+"""
+
+
+_REMOVED = """
+SELECT n.reason FROM truelog.answer n JOIN truelog.deployed d USING (view, version)
+WHERE n.view = %s AND d.removed_at IS NOT NULL
 """
 
 
@@ -123,10 +130,11 @@ class Catalogue:
         async with self._pool.connection() as connection:
             cursor = await connection.execute(_RELATIONS, {"view": name.replace("\0", ""), "version": version})
             rows = await cursor.fetchall()
+            removed = "" if rows else await _removed(connection, name)
         shown = name if version is None else table_name(name, version)
         if not any(row[0] == shown for row in rows):
             self.forget(name)
-            raise RequestRefused(404, "there is no such view, or no application has created its table yet")
+            raise RequestRefused(404, removed or "there is no such view, or no application has created its table yet")
         relations = {
             row[0][len(shown) + 1 :]: Relation(
                 row[0], tuple(row[2]), dict(zip(row[3], row[4], strict=True)), dict(zip(row[3], row[5], strict=True))
@@ -134,3 +142,9 @@ class Catalogue:
             for row in rows
         }
         return KnownView(name, rows[0][1], relations, version is not None, time.monotonic() + _SECONDS)
+
+
+async def _removed(connection: AsyncConnection, name: str) -> str:
+    """Since when the view's file is gone, or an empty string."""
+    found = await (await connection.execute(_REMOVED, (name.replace("\0", ""),))).fetchone()
+    return found[0] if found else ""

@@ -57,6 +57,14 @@ class RowParameters(KeyParameter):
         Text, Field(description="A position token of the collector: answer when the view has read these events.")
     ] = ""
     wait: Annotated[float, Field(ge=0, le=60, description="The longest wait for `at_least`, in seconds.")] = 2.0
+    as_of: Annotated[
+        str,
+        Field(
+            max_length=40,
+            description="The rows as they were at this time of the log, such as 2026-01-01T10:00:00Z. They are rebuilt "
+            "from the archive: the answer is 202 until a job has done so. Ask the same again after `Retry-After`.",
+        ),
+    ] = ""
 
 
 Rows = Annotated[RowParameters, Query()]

@@ -18,6 +18,8 @@ from truelog.services.api.rows.waiting import PositionWatch, Reached
 from truelog.support.settings import Settings
 
 _CONNECTION_SECONDS = 2.0  # the longest wait for a connection
+# Then the next request tries again. By default, a pool waits up to a minute between its own tries in a long outage.
+RECONNECT_SECONDS = 2.0
 _FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is measured every ten seconds
 FRESHNESS = "SELECT view, version, layer, as_of, reason FROM truelog.answer"
 SOURCES = "SELECT view, version, layer, clock, offsets::text, ids::text, state FROM truelog.served ORDER BY view"
@@ -53,6 +55,7 @@ class Reads:
             max_size=settings.api_connections,
             max_waiting=settings.api_requests,
             timeout=_CONNECTION_SECONDS,
+            reconnect_timeout=RECONNECT_SECONDS,
             open=False,
         )
         self.catalogue = Catalogue(self.pool)

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.builders.notifications import without_its_file
 from tests.builders.outputs import another_history, older
 from tests.deadline import until
 from tests.library.relay.published import EXACT, Published, declared, deployed
@@ -175,6 +176,15 @@ def test_another_history_ends_a_subscriber_with_resync(api: Served, view: Publis
         with api.following(view.compiled.name) as told:
             told.next()
             assert told.rows == view.rows()
+
+
+def test_a_removed_view_ends_its_subscribers_and_says_so(api: Served, view: Published) -> None:
+    with api.following(view.compiled.name) as told:
+        told.next()
+        with without_its_file(view.connection, view.compiled.name):
+            end = told.next()
+    assert end is not None
+    assert (end.name, "another version of the view or none" in end.data["reason"]) == ("resync", True)
 
 
 def test_an_empty_output_has_a_place_too(api: Served, view: Published) -> None:

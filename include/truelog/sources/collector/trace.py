@@ -1,0 +1,20 @@
+"""The trace of a request: the header `traceparent` of W3C Trace Context, which goes into the headers of its records.
+
+A header that is not valid is left out, as the standard asks. An event is never refused for its trace.
+"""
+
+import re
+from collections.abc import Mapping
+
+NAME = "traceparent"
+# The version, the ids of the trace and of the sender's span, and flags. A later version may have more parts.
+_FORM = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[\x21-\x7e]{1,64})?")
+
+
+def record_headers(traceparent: str) -> Mapping[str, bytes]:
+    """The headers of the records of a request with this `traceparent`, which may be empty."""
+    found = traceparent.strip()
+    extended = found.count("-") > 3
+    if not _FORM.fullmatch(found) or (extended and found.startswith("00-")):
+        return {}
+    return {NAME: found.encode()}

@@ -1,0 +1,121 @@
+"""How clients of Kafka connect: those of librdkafka, of Spark and of Kafka Connect."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings
+
+from truelog.support.setting_groups.certificates import trusted
+
+_CA = "TRUELOG_KAFKA_CA_FILE"
+
+
+class KafkaUser(StrEnum):
+    """Kafka's principals. Each has the rights for one duty (`truelog.log.access`)."""
+
+    ADMIN = "truelog"  # set-up
+    COLLECTOR = "truelog-collector"
+    CONNECT = "truelog-connect"
+    ERASER = "truelog-eraser"
+    PRODUCER = "truelog-producer"
+    READER = "truelog-reader"
+    TICKS = "truelog-ticks"
+    RELAY = "truelog-relay"
+
+    @property
+    def password_setting(self) -> str:
+        """The setting with the password of a principal with few rights."""
+        return f"kafka_{self.name.lower()}_password"
+
+
+class KafkaSettings(BaseSettings):
+    """Where Kafka is, and who signs in. `truelog.support.settings` says where values come from."""
+
+    kafka_bootstrap: str
+    kafka_user: str = "truelog"
+    kafka_password: SecretStr
+    # The principals with few rights. If one has no password, its duty falls to `kafka_user`.
+    kafka_collector_password: SecretStr = SecretStr("")
+    kafka_connect_password: SecretStr = SecretStr("")
+    kafka_eraser_password: SecretStr = SecretStr("")
+    kafka_producer_password: SecretStr = SecretStr("")
+    kafka_reader_password: SecretStr = SecretStr("")
+    kafka_ticks_password: SecretStr = SecretStr("")
+    kafka_relay_password: SecretStr = SecretStr("")
+    kafka_protocol: Literal["SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXT", "SSL"] = "SASL_PLAINTEXT"
+    kafka_mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"] = "SCRAM-SHA-512"
+    kafka_ca_file: Path | None = None  # a PEM file with the brokers' CA; the system's certificates by default
+
+    @property
+    def kafka_passwords(self) -> dict[KafkaUser, SecretStr]:
+        """The passwords of the principals with few rights. A password may be empty."""
+        return {user: getattr(self, user.password_setting) for user in KafkaUser if user is not KafkaUser.ADMIN}
+
+    @property
+    def kafka_servers(self) -> list[tuple[str, int]]:
+        """The host and the port of each bootstrap server."""
+        parts = (each.strip().rpartition(":") for each in self.kafka_bootstrap.split(","))
+        return [(host.strip("[]"), int(port)) for host, _, port in parts]
+
+    @property
+    def kafka_trust(self) -> str | None:
+        """The file of the certificates that clients trust; None without TLS."""
+        return trusted(self.kafka_ca_file, _CA) if self.kafka_protocol.endswith("SSL") else None
+
+    def kafka(self, user: KafkaUser = KafkaUser.ADMIN) -> dict[str, Any]:
+        """Configuration for a `confluent_kafka` client."""
+        name, password = self._kafka_login(user)
+        trust = self.kafka_trust
+        return {
+            "bootstrap.servers": self.kafka_bootstrap,
+            "security.protocol": self.kafka_protocol,
+            "sasl.mechanism": self.kafka_mechanism,
+            "sasl.username": name,
+            "sasl.password": password,
+            **({"ssl.ca.location": trust} if trust else {}),
+        }
+
+    def connect_kafka(self) -> dict[str, str]:
+        """Properties for Kafka Connect and its producers, which write what they capture."""
+        return self._java(KafkaUser.CONNECT)
+
+    def spark_kafka(self) -> dict[str, str]:
+        """Options for Spark's Kafka source, which plans batches up to the end of the committed records."""
+        return {
+            "kafka.bootstrap.servers": self.kafka_bootstrap,
+            **{f"kafka.{name}": value for name, value in self._java(KafkaUser.READER).items()},
+            "kafka.isolation.level": "read_committed",
+        }
+
+    def _java(self, user: KafkaUser) -> dict[str, str]:
+        """Properties of a Java client, without the addresses."""
+        trust = self.kafka_trust
+        return {
+            "security.protocol": self.kafka_protocol,
+            "sasl.mechanism": self.kafka_mechanism,
+            "sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(user)),
+            **({"ssl.truststore.type": "PEM", "ssl.truststore.location": trust} if trust else {}),
+        }
+
+    def _kafka_login(self, user: KafkaUser) -> tuple[str, str]:
+        """The name and the password of a principal, or of `kafka_user` if the principal has no password."""
+        if user is not KafkaUser.ADMIN and (password := self.kafka_passwords[user]):
+            return str(user), password.get_secret_value()
+        return self.kafka_user, self.kafka_password.get_secret_value()
+
+
+def jaas(mechanism: str, user: str, password: str) -> str:
+    """The JAAS configuration of a Java Kafka client."""
+    package = "org.apache.kafka.common.security"
+    module = (
+        f"{package}.scram.ScramLoginModule" if mechanism.startswith("SCRAM") else f"{package}.plain.PlainLoginModule"
+    )
+    return f"{module} required username={_quoted(user)} password={_quoted(password)};"
+
+
+def _quoted(value: str) -> str:
+    """A value in quotes. A password that others chose may contain quotes itself."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

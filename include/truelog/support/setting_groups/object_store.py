@@ -1,0 +1,79 @@
+"""How clients of the object store connect: PyIceberg, boto3, and Iceberg in Spark."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings
+
+from truelog.support.setting_groups.certificates import trusted
+
+CA_FILE = "truelog.s3.ca-file"
+_FILE_IO = "truelog.storage.bucket_file_io.BucketFileIO"  # PyIceberg imports it where it opens files
+
+
+class ObjectStoreSettings(BaseSettings):
+    """Where the object store is, and its keys. `truelog.support.settings` says where values come from."""
+
+    s3_endpoint: str
+    s3_region: str = "us-east-1"
+    s3_bucket: str = "truelog"
+    s3_access_key: str
+    s3_secret_key: SecretStr
+    s3_ca_file: Path | None = None  # a PEM file with the store's CA; the system's certificates by default
+
+    @property
+    def warehouse(self) -> str:
+        return f"s3://{self.s3_bucket}/warehouse"
+
+    @property
+    def s3_trust(self) -> str | None:
+        """The file of the certificates that clients trust; None without TLS."""
+        is_encrypted = urlsplit(self.s3_endpoint).scheme == "https"
+        return trusted(self.s3_ca_file, "TRUELOG_S3_CA_FILE") if is_encrypted else None
+
+    def object_store(self) -> dict[str, str]:
+        """PyIceberg properties for access to the bucket alone. Spark ships them to tasks."""
+        trust = self.s3_trust
+        return {
+            "s3.endpoint": self.s3_endpoint,
+            "s3.region": self.s3_region,
+            "s3.access-key-id": self.s3_access_key,
+            "s3.secret-access-key": self.s3_secret_key.get_secret_value(),
+            **({"py-io-impl": _FILE_IO, CA_FILE: trust} if trust else {}),
+        }
+
+    def spark_object_store(self) -> dict[str, str]:
+        """Properties of Iceberg's Java library. Java takes the certificates from `truelog.spark.trust_store`."""
+        return {
+            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            "s3.endpoint": self.s3_endpoint,
+            "s3.path-style-access": "true",
+            "s3.access-key-id": self.s3_access_key,
+            "s3.secret-access-key": self.s3_secret_key.get_secret_value(),
+            "client.region": self.s3_region,
+        }
+
+
+def boto_arguments(store: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments for `boto3.client` from PyIceberg properties."""
+    return {
+        "endpoint_url": store["s3.endpoint"],
+        "region_name": store["s3.region"],
+        "aws_access_key_id": store["s3.access-key-id"],
+        "aws_secret_access_key": store["s3.secret-access-key"],
+        "verify": store.get(CA_FILE),
+    }
+
+
+def arrow_arguments(store: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments for `pyarrow.fs.S3FileSystem` from PyIceberg properties."""
+    return {
+        "endpoint_override": store["s3.endpoint"],
+        "region": store["s3.region"],
+        "access_key": store["s3.access-key-id"],
+        "secret_key": store["s3.secret-access-key"],
+        "tls_ca_file_path": store[CA_FILE],
+    }

@@ -1,0 +1,52 @@
+"""All kinds of Kafka clients connect alike: with TLS and the same CA, or without."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from tests.library.support.setting_groups.conftest import Chosen
+from truelog.support.errors import NotSetUp
+from truelog.support.settings import KafkaUser, jaas
+
+
+def test_without_tls_no_client_has_certificates(chosen: Chosen) -> None:
+    settings = chosen()
+    options = [*settings.kafka(), *settings.connect_kafka(), *settings.spark_kafka()]
+    assert not [each for each in options if "ssl" in each]
+    assert settings.kafka() == {
+        "bootstrap.servers": "kafka-1.example:9094,kafka-2.example:9094",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "truelog",
+        "sasl.password": "of-kafka",
+    }
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL"])
+def test_with_tls_each_client_trusts_the_same_ca(chosen: Chosen, ca: Path, protocol: str) -> None:
+    settings = chosen(kafka_protocol=protocol, kafka_ca_file=ca)
+    assert {settings.kafka(user)["ssl.ca.location"] for user in KafkaUser} == {str(ca)}
+    java = {"security.protocol": protocol, "ssl.truststore.type": "PEM", "ssl.truststore.location": str(ca)}
+    assert settings.connect_kafka().items() >= java.items()
+    assert settings.spark_kafka().items() >= {f"kafka.{name}": value for name, value in java.items()}.items()
+
+
+def test_each_bootstrap_server_has_a_host_and_a_port(chosen: Chosen) -> None:
+    found = chosen(kafka_bootstrap="kafka.example:1, [::1]:2").kafka_servers
+    assert found == [("kafka.example", 1), ("::1", 2)]
+
+
+def test_a_password_may_contain_quotes(chosen: Chosen) -> None:
+    assert jaas("PLAIN", "me", 'a"b\\c').endswith(r'username="me" password="a\"b\\c";')
+    odd = chosen(kafka_connect_password=SecretStr('"; rest="'))
+    assert odd.connect_kafka()["sasl.jaas.config"].endswith(r'username="truelog-connect" password="\"; rest=\"";')
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "possible"),
+    [("kafka_mechanism", "OAUTHBEARER", "SCRAM-SHA-512"), ("kafka_protocol", "SASL_TLS", "SASL_SSL")],
+)
+def test_what_clients_cannot_do_is_refused_at_once(chosen: Chosen, setting: str, value: str, possible: str) -> None:
+    with pytest.raises(NotSetUp, match=f"{setting}.*{possible}"):
+        chosen(**{setting: value})
