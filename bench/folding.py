@@ -23,7 +23,7 @@ SELECT text FROM views.document_snapshots WHERE document_id = 'long' AND "offset
 )
 """
 _SEARCH = """
-SELECT person_id, name, headline FROM views.people_search_documents, websearch_to_tsquery('english', '{words}') AS q
+SELECT person_id, name, headline FROM views.people_search_documents, truelog.word_query('{words}') AS q
 WHERE document @@ q ORDER BY ts_rank(document, q) DESC LIMIT 10
 """
 

@@ -38,6 +38,8 @@ LOADS = {
     "include/truelog/services/registry.py": tuple(sorted(str(each.relative_to(PROJECT)) for each in _DECLARED)),
     "include/truelog/spark/submit.py": ("include/truelog/spark/spark-log4j2.properties",),
     "include/truelog/measures/registry.py": ("include/truelog/measures/*.sql",),
+    "include/truelog/text/characters.py": ("include/truelog/text/characters.txt",),
+    "include/truelog/text/functions.py": ("include/truelog/text/words.sql",),
     "include/truelog/storage/migration.py": ("include/truelog/storage/sql/",),
     "tests/laws/test_golden_certificates.py": ("tests/laws/golden/", "tests/laws/fingerprints.json"),
     "tests/library/patterns/test_rule_shipped.py": ("include/rules/",),

@@ -6,11 +6,11 @@ from truelog import Derived, Event, Quality, Topic
 
 TOPIC = Topic(key="visitor_id", subject=("visitor_id", "ip"), partitions=4, retention="7 days", compacted=False)
 QUALITY = Quality(nulls={"referrer": 0.9})
-_HOST = r"(?P<host>\[[^\]/?#]*\]|[^/?#:@\[\]]+)"
-_ABOUT = {"host": "Host of the URL, without the port.", "page": "Path of the URL."}
-DERIVED = [
-    Derived("url", rf"^(?:[A-Za-z][\w+.-]*://(?:[^/?#@]*@)?{_HOST}(?::[0-9]*)?)?(?P<page>/[^?#]*)?(?:[?#]|$)", _ABOUT)
-]
+_HOST = r"(?P<host>\[[^\]/?#]*\]|[^/?#:@\[\]\\<>^|\x00-\x20]+)"
+_ABOUT = {"host": "Host of the URL in lower case, without the port.", "page": "Path of the URL."}
+_AUTHORITY = rf"(?:[A-Za-z][\w+.-]*:)?//(?:[^/?#]*@)?{_HOST}(?::[0-9]*)?"
+_PATTERN = rf"^[\x00-\x20]*(?:{_AUTHORITY})?(?P<page>/[^?#]*?)?(?:[?#]|[\x00-\x20]*$)"
+DERIVED = [Derived("url", _PATTERN, _ABOUT, lower=("host",))]  # `docs/urls.md` compares it with the URL standard
 
 
 class PageView(Event):

@@ -2,9 +2,10 @@
 
 from pydantic import Field
 
-from truelog import Event, Topic
+from truelog import DerivedWords, Event, Topic
 
 TOPIC = Topic(key="visitor_id", subject=("visitor_id",), partitions=4, retention="7 days", compacted=False)
+DERIVED = [DerivedWords("query", "query_words", "The words of the query, as all searches and views find them.")]
 
 
 class Search(Event):

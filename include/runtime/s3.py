@@ -1,6 +1,7 @@
 """The object store: S3Proxy with a local folder. Any other S3 service can replace S3Proxy."""
 
 from http import HTTPStatus
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from botocore.config import Config
@@ -13,6 +14,10 @@ from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import Settings
 
+if TYPE_CHECKING:
+    from mypy_boto3_s3.literals import BucketLocationConstraintType
+
+_FIRST_REGION = "us-east-1"
 # Health checks use short timeouts and no retries.
 _AT_ONCE = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1})
 
@@ -48,9 +53,14 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Create the bucket if it is missing."""
-    if not _has_bucket(settings):
-        bucket.s3_client(settings, _AT_ONCE).create_bucket(Bucket=settings.s3_bucket)
+    """Create the bucket if it is missing. S3 needs the name of each region but its first, whose name it refuses."""
+    if _has_bucket(settings):
+        return
+    client, region = bucket.s3_client(settings, _AT_ONCE), cast("BucketLocationConstraintType", settings.s3_region)
+    if region in ("", _FIRST_REGION):
+        client.create_bucket(Bucket=settings.s3_bucket)
+    else:
+        client.create_bucket(Bucket=settings.s3_bucket, CreateBucketConfiguration={"LocationConstraint": region})
 
 
 def _has_bucket(settings: Settings) -> bool:

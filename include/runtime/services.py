@@ -9,7 +9,7 @@ from xmlrpc.client import Fault
 import psutil
 import psycopg
 
-from runtime import airflow, connect, kafka, keeper, own_services, postgresql, s3
+from runtime import airflow, connect, foreign_names, kafka, keeper, own_services, postgresql, s3
 from runtime.service import Service, log_file
 from truelog.apps import launcher
 from truelog.control import event_files
@@ -151,12 +151,15 @@ def _prepare_own_stores(settings: Settings) -> None:
 
     Raises:
         ServiceDown: a store does not answer, or refuses; the message says why.
+        NotSetUp: the database server has roles or databases of other applications. Nothing has been changed.
     """
     for store in sorted(_STORES):
         try:
             SERVICES[store].ready(settings)
         except ServiceDown as down:
             raise ServiceDown(f"{store} at {SERVICES[store].address(settings)}: {down}; see `truelog doctor`") from down
+    foreign_names.require_none(settings)
+    for store in sorted(_STORES):
         SERVICES[store].prepare(settings)
     _register(settings, ())
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from truelog.patterns.catalogue import EventSource as EventSource
     from truelog.schema.change import Change as Change
     from truelog.schema.derived import Derived as Derived
+    from truelog.schema.derived import DerivedWords as DerivedWords
     from truelog.schema.event import Event as Event
     from truelog.schema.event import Topic as Topic
     from truelog.schema.quality import Quality as Quality
@@ -48,6 +49,7 @@ _HOMES = _measures.homes() | {
     "Change": "truelog.schema.change",
     "EventSource": "truelog.patterns.catalogue",
     "Derived": "truelog.schema.derived",
+    "DerivedWords": "truelog.schema.derived",
     "Event": "truelog.schema.event",
     "Topic": "truelog.schema.event",
     "Quality": "truelog.schema.quality",

@@ -1,7 +1,8 @@
 """People search: profiles, found by their words. A closed profile is not found.
 
-The name of a person weighs most, then the headline and the keywords, then the company. PostgreSQL's full-text search
-ignores case, endings and words such as "the". It looks matches up by index.
+The name of a person weighs most, then the headline and the keywords, then the company. Words are found as in all
+searches (`truelog.text.words`). The endings of English words do not matter, and neither do words such as "the".
+PostgreSQL's full-text search looks matches up by index.
 """
 
 import re
@@ -12,13 +13,13 @@ from pyspark.sql import functions as F
 from truelog import Latest, Meaning, View, latest
 
 DOCUMENT = """
-setweight(to_tsvector('english', coalesce({name}, '')), 'A') ||
-setweight(to_tsvector('english', coalesce({headline}, '') || ' ' || coalesce({keywords}, '')), 'B') ||
-setweight(to_tsvector('english', coalesce({company}, '')), 'C')
+truelog.word_vector({name}, 'A') ||
+truelog.word_vector(coalesce({headline}, '') || ' ' || coalesce({keywords}, ''), 'B') ||
+truelog.word_vector({company}, 'C')
 """
 COLUMNS = ("name", "headline", "company", "keywords")
 
-# Query it with `WHERE document @@ websearch_to_tsquery('english', 'data engineer')`, best first by `ts_rank`.
+# Query it with `WHERE document @@ truelog.word_query('data engineer')`, best first by `ts_rank`.
 DOCUMENTS = """
 SELECT person_id, name, headline, company, keywords, {document} AS document FROM {view}
 """.replace("{document}", re.sub(r"[{}]", "", DOCUMENT))

@@ -1,7 +1,8 @@
 """Sensor alerts: runs of readings out of range. Three in a row mean that the machine malfunctions.
 
-A run ends with the first reading in range, and at the end of the hour. If readings have the same time, a reading in
-range comes first. Each reading says its own range, so a changed range does not change what earlier readings meant.
+A run ends with the first reading in range. The view has the part of a run in each hour, and the relation `runs` joins
+the parts of several hours. Readings at the same time are in the order of the log. Each reading says its own range, so a
+changed range does not change what earlier readings meant.
 """
 
 import sys
@@ -11,13 +12,30 @@ from pyspark.sql import functions as F
 
 from truelog import Group, Meaning
 
-MALFUNCTION = 3  # readings in a row
+# A part continues the run of the part before it if no reading is between them, also none in an hour without parts.
+RUNS = """
+SELECT sensor_id, min(started_at) AS started_at, max(ended_at) AS ended_at, sum(readings)::bigint AS readings,
+    max(worst) AS worst, max(machine_id) AS machine_id,
+    CASE WHEN sum(readings) >= 3 THEN 'malfunction' ELSE 'out_of_range' END AS kind
+FROM (
+    SELECT *, count(*) FILTER (WHERE NOT continues) OVER (PARTITION BY sensor_id ORDER BY hour, number) AS run
+    FROM (
+        SELECT *, coalesce(is_first AND was_last AND NOT EXISTS (
+            SELECT FROM {inputs} AS i WHERE i.sensor_id = part.sensor_id AND i.hour > hour_before AND i.hour < part.hour
+        ), false) AS continues
+        FROM (
+            SELECT *, lag(hour) OVER hours AS hour_before, lag(is_last) OVER hours AS was_last
+            FROM {view} WINDOW hours AS (PARTITION BY sensor_id ORDER BY hour, number)
+        ) AS part
+    ) AS linked
+) AS numbered GROUP BY sensor_id, run
+"""
 
 # The machines with malfunctions: how many, the longest, and when the last one ended.
 MACHINES = """
 SELECT machine_id, count(*) AS runs, max(readings) AS longest, max(ended_at) AS last_ended_at
-FROM {view} WHERE kind = 'malfunction' GROUP BY machine_id
-"""
+FROM ({runs}) AS runs WHERE kind = 'malfunction' GROUP BY machine_id
+""".replace("{runs}", RUNS)
 
 
 def transform(reading: DataFrame) -> DataFrame:
@@ -29,19 +47,29 @@ def transform(reading: DataFrame) -> DataFrame:
 
 
 def fold(readings: DataFrame) -> DataFrame:
-    """The readings of some sensors and hours → one row for each run out of range."""
-    sensor = Window.partitionBy("sensor_id", "hour").orderBy("at")
-    is_out = F.coalesce(F.col("excess") > 0, F.lit(False))
-    runs = readings.select("*", F.sum((~is_out).cast("int")).over(sensor).alias("run")).where(is_out)
-    found = runs.groupBy("sensor_id", "hour", "run").agg(
-        F.min("at").alias("started_at"),
-        F.max("at").alias("ended_at"),
-        F.count("*").alias("readings"),
-        F.max("excess").alias("worst"),
-        F.max("machine_id").alias("machine_id"),
+    """The readings of some sensors and hours → one row for each run out of range, within its hour."""
+    hour = Window.partitionBy("sensor_id", "hour")
+    in_order = hour.orderBy("at", "topic", "partition", "offset")
+    is_out = F.coalesce(F.col("excess") > 0, F.lit(False)).alias("is_out")
+    judged = readings.select("*", is_out, F.row_number().over(in_order).alias("place"))
+    was_out = F.coalesce(F.lag("is_out").over(in_order), F.lit(False))
+    begins = judged.select("*", (F.col("is_out") & ~was_out).cast("int").alias("begins"))
+    numbered = begins.select(
+        "*", F.sum("begins").over(in_order).cast("int").alias("number"), F.max("place").over(hour).alias("last_place")
     )
-    kind = F.when(F.col("readings") >= MALFUNCTION, "malfunction").otherwise("out_of_range")
-    return found.select("*", kind.alias("kind")).drop("run")
+    return (
+        numbered.where("is_out")
+        .groupBy("sensor_id", "hour", "number")
+        .agg(
+            F.min("at").alias("started_at"),
+            F.max("at").alias("ended_at"),
+            F.count("*").alias("readings"),
+            F.max("excess").alias("worst"),
+            F.max("machine_id").alias("machine_id"),
+            (F.min("place") == 1).alias("is_first"),
+            (F.max("place") == F.max("last_place")).alias("is_last"),
+        )
+    )
 
 
 VIEW = Group(
@@ -50,12 +78,21 @@ VIEW = Group(
     by=("sensor_id", "hour"),
     inputs=("at", "machine_id", "excess"),
     fold=fold,
-    key=("sensor_id", "hour", "started_at"),
-    values=("ended_at", "readings", "worst", "machine_id", "kind"),
+    key=("sensor_id", "hour", "number"),
+    values=("started_at", "ended_at", "readings", "worst", "machine_id", "is_first", "is_last"),
     most=10_000,
-    present={"machines": MACHINES},
+    present={"runs": RUNS, "machines": MACHINES},
     checks=("readings > 0", "worst > 0", "ended_at >= started_at"),
     meanings={
+        "runs": Meaning(
+            "runs of readings out of range, whole, also over several hours",
+            {
+                "started_at": "time of the run's first reading, by corrected event time",
+                "ended_at": "time of the run's last reading so far",
+                "readings": "readings of the run, all out of range",
+                "kind": "`malfunction` from three readings in a row, else `out_of_range`",
+            },
+        ),
         "machines": Meaning(
             "the machines with malfunctions",
             {
@@ -67,20 +104,23 @@ VIEW = Group(
         "inputs": Meaning(
             "readings, by sensor and hour",
             {
+                "hour": "the hour of the reading, by corrected event time",
                 "at": "time of the reading, by corrected event time",
-                "excess": "how far the reading is out of range; 0 within it",
+                "excess": "how far the reading is out of range; at most 0 within it",
             },
         ),
     },
     columns={
         "sensor_id": "the sensor's id",
-        "hour": "hour of the run",
-        "started_at": "time of the run's first reading, by corrected event time",
-        "ended_at": "time of the run's last reading",
-        "readings": "readings of the run, all out of range",
+        "hour": "an hour of the run",
+        "number": "number of the run in the hour",
+        "started_at": "time of the run's first reading in the hour, by corrected event time",
+        "ended_at": "time of the run's last reading in the hour",
+        "readings": "readings of the run in the hour, all out of range",
         "worst": "how far the worst reading is out of range",
         "machine_id": "the machine that the sensor is on",
-        "kind": "`out_of_range`, or `malfunction` from three readings on",
+        "is_first": "whether the run has the sensor's first reading of the hour, so it may have begun before",
+        "is_last": "whether the run has the sensor's last reading of the hour, so it may go on",
     },
-    version=2,
+    version=3,
 )

@@ -1,6 +1,8 @@
 """Trends: words that people search for and pages that they click on, by hour, compared with the hour before.
 
 A client that gets no answer sends its event again. Within an hour, only the first of these events counts.
+`truelog.text.words` says what a word is. Searches of event versions without `query_words` have the texts between spaces
+that have a letter or a digit, in small letters, until `truelog events rejudge search`.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -19,10 +21,12 @@ ON before.hour = now.hour - interval '1 hour' AND (before.kind, before.term) = (
 
 def transform(search: DataFrame, click: DataFrame) -> DataFrame:
     """One row per event and term: each word of a query once, or the clicked URL."""
-    words = F.array_distinct(F.split(F.lower(F.trim("query")), r"\s+"))
+    found = F.coalesce("query_words", F.lower(F.trim("query")))
+    words = F.array_distinct(F.split(found, r"\s+"))
     searched = search.select(_hour(), F.lit("word").alias("kind"), F.explode(words).alias("term"))
+    searched = searched.where(F.col("term").rlike(r"[\p{L}\p{N}]"))  # a query without words also has no `query_words`
     clicked = click.select(_hour(), F.lit("url").alias("kind"), F.col("url").alias("term"))
-    return searched.where("term <> ''").unionByName(clicked).withColumn("number", F.lit(1))
+    return searched.unionByName(clicked).withColumn("number", F.lit(1))
 
 
 def _hour() -> Column:
@@ -46,7 +50,8 @@ VIEW = View(
     columns={
         "hour": "start of the hour, by corrected event time",
         "kind": "`word` of a search query, or `url` of a click",
-        "term": "the word in lower case, or the URL",
+        "term": "the word without case and accents, or the URL",
         "number": "searches with this word, or clicks on this URL",
     },
+    version=2,
 )

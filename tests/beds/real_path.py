@@ -180,7 +180,7 @@ class RealPath:
         """The view with the case as an additional key, under a name that no other test uses."""
         case = F.expr(f"CAST(offset % {_CUT} DIV {_CASE} AS INT)")
 
-        plain = replace(with_case(view, case), present={}, columns={})
+        plain = replace(with_case(view, case), present={}, columns={}, meanings={})
         if view.keep:
             plain = replace(plain, keep=KEEP)
         if view.dedupe:

@@ -178,6 +178,14 @@ def a_waiting_notification(connection: Connection, channel: str, ago: timedelta,
     )
 
 
+def every_notification_is(connection: Connection, outcome: str, ago: timedelta) -> None:
+    """No notification waits any longer: all of them came to this, some time ago."""
+    connection.execute(
+        "UPDATE truelog.notification_delivery SET outcome = %s, done_at = now() - %s WHERE done_at IS NULL",
+        (outcome, ago),
+    )
+
+
 def waiting_notifications(connection: Connection, channel: str, count: int) -> None:
     """So many notifications that wait, each of an incident of its own."""
     connection.execute(

@@ -1,6 +1,6 @@
 """Tests of the `past` DAG: its task waits until an application asks about the past of a view."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,10 +22,17 @@ def test_the_job_runs_when_a_question_waits(
     dags: "DagBag", postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow._shared.module_loading import import_string
-    from airflow.sdk.exceptions import TaskDeferred
+    from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
     from spark_job import SparkJob
 
     task: Any = dags.dags["past"].get_task("answer")
+    rest: Any = dags.dags["past"].get_task("resting")
+    assert (rest.trigger_rule, rest.upstream_task_ids) == ("all_failed", {"answer"})
+    with pytest.raises(TaskDeferred) as resting:
+        rest.execute({})
+    assert resting.value.trigger.moment > datetime.now(UTC) + timedelta(seconds=20)
+    with pytest.raises(AirflowFailException, match="The next run tries again"):
+        rest.rested({}, {})
     assert (task.pool, task.retries, type(task.dag.timetable).__name__) == ("default_pool", 0, "ContinuousTimetable")
     runs = []
     monkeypatch.setattr(SparkJob, "execute", lambda *_: runs.append(1))
@@ -39,6 +46,7 @@ def test_the_job_runs_when_a_question_waits(
         task.resumed({}, {})
         task.execute({})
         assert len(runs) == 2
-        past_question.refuse(connection, QUESTION, past_question.IMPOSSIBLE, "it is only a test")
+        [waits] = past_question.waiting(connection)
+        past_question.refuse(connection, waits, past_question.IMPOSSIBLE, "it is only a test")
     with pytest.raises(TaskDeferred):
         task.execute({})

@@ -3,6 +3,7 @@
 ORDER = (
     "support",
     "storage",
+    "text",
     "schema",
     "patterns",
     "searches",

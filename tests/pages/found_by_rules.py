@@ -19,25 +19,25 @@ RULE, SEARCH = "payments_from_another_country", "outages"
 _TABLES = """
 CREATE TABLE state.matches_v1_rules (topic text, partition int, "offset" bigint, logged_at bigint, rule text, verb text,
     definition text, begins text);
-CREATE TABLE state.search_hits_v1_searches (topic text, partition int, "offset" bigint, logged_at bigint, search text,
+CREATE TABLE state.search_hits_v2_searches (topic text, partition int, "offset" bigint, logged_at bigint, search text,
     verb text, definition text, begins text);
 CREATE TABLE state.matches_v1 (entity_id text, entity text, match_id text, rule text, rule_version int, outcome text,
     first_time timestamptz, last_time timestamptz, settled_after timestamptz, events text, shown text);
-CREATE TABLE state.search_hits_v1 (document text, logged_at timestamptz, search text, search_version int,
+CREATE TABLE state.search_hits_v2 (document text, logged_at timestamptz, search text, search_version int,
     event_type text, event_time timestamptz, snippet text)
 """
-_GONE = "DROP TABLE state.matches_v1_rules, state.search_hits_v1_searches, state.matches_v1, state.search_hits_v1"
+_GONE = "DROP TABLE state.matches_v1_rules, state.search_hits_v2_searches, state.matches_v1, state.search_hits_v2"
 _RECORD = "INSERT INTO {} VALUES ('rule', 0, %s, %s, %s, 'set', %s, '{{}}')"
 _MATCH = "INSERT INTO state.matches_v1 VALUES (%s, 'customer', %s, %s, 2, %s, %s, %s, %s, %s, %s)"
-_HIT = "INSERT INTO state.search_hits_v1 VALUES (%s, %s, %s, 1, 'tweet', %s, %s)"
+_HIT = "INSERT INTO state.search_hits_v2 VALUES (%s, %s, %s, 1, 'tweet', %s, %s)"
 
 
 @contextmanager
 def found_by_rules(connection: Connection, folder: Path) -> Iterator[None]:
     """A rule with two versions and ten matches, a search with three hits, and a search that found nothing."""
     copy_views(folder, MATCHES, HITS)
-    for view in (MATCHES, HITS):
-        a_view(connection, view)
+    for view, version in ((MATCHES, 1), (HITS, 2)):
+        a_view(connection, view, version)
     for statement in _TABLES.strip().split(";\n"):
         connection.execute(statement.encode())
     _fill(connection)
@@ -60,7 +60,7 @@ def _fill(connection: Connection) -> None:
         connection.execute(_RECORD.format("state.matches_v1_rules").encode(), record)
     for offset, (search, query) in enumerate(((SEARCH, "power outage"), ("nothing", "zebra"))):
         record = (offset, _micros(now - timedelta(hours=9)), search, definition("tweet", query))
-        connection.execute(_RECORD.format("state.search_hits_v1_searches").encode(), record)
+        connection.execute(_RECORD.format("state.search_hits_v2_searches").encode(), record)
     for n in range(10):
         last = now - timedelta(minutes=30 * n + 10)
         events = [

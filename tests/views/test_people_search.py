@@ -21,6 +21,10 @@ PEOPLE = [
     profiled("p2", "Bob Engineer", headline="Author of books about databases", company="O'Reilly Media"),
     profiled("p3", "Eve Smith", headline="Designs engines", company="Initech"),
 ]
+OTHERS = [
+    profiled("q1", "李小龙", company="E\u0301cole"),
+    profiled("q2", "Ünïcode O\u2019Reilly"),
+]
 
 
 def found(lab: Lab, documents: list[Row], query: str) -> list[str]:
@@ -28,7 +32,7 @@ def found(lab: Lab, documents: list[Row], query: str) -> list[str]:
     ranked = []
     for row in documents:
         select = sql.SQL(
-            "SELECT d @@ q, ts_rank(d, q) FROM (SELECT %s::tsvector AS d, websearch_to_tsquery(%s) AS q) AS t"
+            "SELECT d @@ q, ts_rank(d, q) FROM (SELECT %s::tsvector AS d, truelog.word_query(%s) AS q) AS t"
         )
         [(is_match, rank)] = lab.connection.execute(select, (row["document"], query)).fetchall()
         ranked += [(-float(str(rank)), row["person_id"])] if is_match else []
@@ -42,6 +46,14 @@ def test_people_are_found_by_their_words_and_ranked(relations: Relations, lab: L
     assert found(lab, documents, "o'reilly") == ["p1", "p2"]
     assert found(lab, documents, "initech -kafka") == ["p3"]
     assert found(lab, documents, "the engineers") == ["p2", "p1", "p3"], "the name weighs most"
+
+
+@example(OTHERS)
+def test_words_are_found_as_in_all_searches(relations: Relations, lab: Lab) -> None:
+    documents = relations["documents"]
+    assert found(lab, documents, "小龙") == ["q1"]
+    assert found(lab, documents, "école") == found(lab, documents, "ECOLE") == ["q1"]
+    assert found(lab, documents, "unicode o'reilly") == ["q2"]
 
 
 @example([*PEOPLE, profiled("p3", "Eve Smith", "11:00:00", headline="Writes poems")])
@@ -59,7 +71,7 @@ def test_a_closed_profile_is_not_shown(rows: Rows) -> None:
 def test_a_search_looks_matches_up_by_index(lab: Lab, view: View) -> None:
     name = f"people_{uuid.uuid4().hex[:8]}"
     table.deploy_table(lab.connection, lab.compiled(name, view))
-    query = "EXPLAIN SELECT person_id FROM {} WHERE document @@ websearch_to_tsquery('english', 'data')"
+    query = "EXPLAIN SELECT person_id FROM {} WHERE document @@ truelog.word_query('data')"
     with lab.connection.transaction():
         lab.connection.execute("SET LOCAL enable_seqscan = off")
         plan = lab.connection.execute(sql.SQL(query).format(sql.Identifier("views", f"{name}_documents"))).fetchall()

@@ -10,6 +10,7 @@ from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
 from tests.views.generated import bounded, logs_and_rows, without_copies
 from truelog import View
+from truelog.text.words import words
 
 
 def searched(event_id: str, query: str, time: str = "10:00:00") -> Sent:
@@ -27,6 +28,28 @@ def terms(rows: list[Row]) -> dict[tuple[str, str], int]:
 @example([searched("1", "Red lamp"), searched("2", "  lamp\t LAMP "), searched("3", " ")])
 def test_each_word_of_a_query_counts_once(rows: Rows) -> None:
     assert terms(rows) == {("word", "red"): 1, ("word", "lamp"): 2}
+
+
+@example(
+    [
+        searched("1", "\u00e9cole"),
+        searched("2", "e\u0301cole"),
+        searched("3", "Kafka\u00a0ÉCOLE!"),
+        searched("4", "東京都"),
+    ]
+)
+def test_words_are_found_as_in_all_searches(rows: Rows) -> None:
+    assert terms(rows) == {("word", "ecole"): 3, ("word", "kafka"): 1, ("word", "東京"): 1, ("word", "京都"): 1}
+
+
+def test_searches_of_an_older_event_version_keep_their_words(lab: Lab, view: View) -> None:
+    """They have no `query_words`: they are judged by the version that was in force at their offsets."""
+    given = [("Red  LAMP lamp - !", None), ("!! ?", None), ("CafÉ, lamp", "cafe lamp")]
+    rows = [(at("10:00:00"), *each) for each in given]
+    search = lab.spark.createDataFrame(rows, "event_time timestamp, query string, query_words string")
+    click = lab.spark.createDataFrame([], "event_time timestamp, url string")
+    found = [row["term"] for row in view.transform(search, click).collect()]
+    assert sorted(found) == ["cafe", "lamp", "lamp", "red"]
 
 
 @example([searched("1", "lamp"), clicked("2", "lamp"), clicked("3", "lamp")])
@@ -62,7 +85,7 @@ def test_generated_logs_give_the_numbers_of_a_naive_loop(lab: Lab, name: str, vi
         expected = Counter[Any]()
         for event in without_copies(view, events):
             hour = event["event_time"].replace(minute=0, second=0, microsecond=0)
-            words = set(event["query"].lower().split()) if event["topic"] == "search" else {event["url"]}
+            terms = {*words(event["query"])} if event["topic"] == "search" else {event["url"]}
             kind = "word" if event["topic"] == "search" else "url"
-            expected.update((hour, kind, bounded(word, 2)) for word in words)
+            expected.update((hour, kind, bounded(term, 2)) for term in terms)
         assert {(row["hour"], row["kind"], row["term"]): row["number"] for row in found} == expected

@@ -234,6 +234,11 @@ KINDS = {
         "the channel {subject} does not accept notifications",
         "Run `truelog notifications deliveries --waiting`, which shows the reason.",
     ),
+    "notifications_lost": Kind(
+        Severity.WARNING,
+        "notifications to the channel {subject} never arrived and are not tried again",
+        "Run `truelog notifications deliveries --lost`, which shows them with the reasons.",
+    ),
     "commands_behind": Kind(
         Severity.CRITICAL,
         "the states on which commands are decided lack records of {subject}",

@@ -14,7 +14,9 @@ need quotes.
 """
 
 import json
+import re
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -23,6 +25,7 @@ from urllib.parse import urlparse
 import adbc_driver_postgresql.dbapi as adbc
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from psycopg import sql
 from pyiceberg.catalog import Catalog
@@ -57,6 +60,10 @@ _TYPES = {
     "text": "VARCHAR",
     "timestamp with time zone": "TIMESTAMPTZ",
 }
+_DIGITS = 38  # of DuckDB's longest number
+_NUMERIC = re.compile(r"numeric(?:\((?P<digits>\d+),(?P<after>\d+)\))?")
+_NUMBER = r"^-?(?P<whole>[0-9]+)(?:\.(?P<after>[0-9]+))?$"
+_CANCELED = "57014"  # PostgreSQL's code for a statement that reached its time limit
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "autoinstall_known_extensions": False,
@@ -73,17 +80,24 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
         BadInput: the query is not one valid SELECT; the message says where it fails.
         QueryTooSlow: the time limit ended.
     """
+    began = time.monotonic()
     with open_engine() as connection, open_catalog(settings) as catalog, interrupted_after(connection, seconds):
         try:
             statement = _require_select(connection, query)
             named = _tables_of(connection, query)
+            shown = sorted(name for name in named if name[0] in _OF_VIEWS and name[1:])
+            last = {name[-1] for name in named.difference(shown)}  # the schema may be in front, as in main.page_view
             for event_type in event_registry.event_types(settings).values():
-                if (event_type.name,) in named:
+                if event_type.name in last:
                     connection.register(event_type.name, open_dataset(catalog, event_type))
-            _register_views(connection, settings, sorted(name for name in named if name[0] in _OF_VIEWS and name[1:]))
+            _register_views(connection, settings, shown, began + seconds)
             yield _bind(connection, statement)
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
+        except adbc.Error as error:
+            if error.sqlstate != _CANCELED:
+                raise
+            raise _too_slow(seconds) from error
 
 
 @contextmanager
@@ -102,10 +116,14 @@ def interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> 
     try:
         yield
     except duckdb.InterruptException as late:
-        raise QueryTooSlow(f"The query took longer than {seconds:g} s: read fewer records.") from late
+        raise _too_slow(seconds) from late
     finally:
         done.set()
         watch.join()
+
+
+def _too_slow(seconds: float) -> QueryTooSlow:
+    return QueryTooSlow(f"The query took longer than {seconds:g} s: read fewer records.")
 
 
 @contextmanager
@@ -165,9 +183,12 @@ def _tables_of(connection: duckdb.DuckDBPyConnection, query: str) -> set[tuple[s
 
 
 def _register_views(
-    connection: duckdb.DuckDBPyConnection, settings: Settings, names: Sequence[tuple[str, ...]]
+    connection: duckdb.DuckDBPyConnection, settings: Settings, names: Sequence[tuple[str, ...]], until: float
 ) -> None:
-    """Let the query read these relations of views. One that PostgreSQL does not have is left out."""
+    """Let the query read these relations of views. One that PostgreSQL does not have is left out.
+
+    PostgreSQL ends a statement that is not done at the time `until`, by the monotonic clock.
+    """
     if not names:
         return
     for schema in sorted({schema for schema, *_ in names}):
@@ -180,10 +201,13 @@ def _register_views(
         for name in (each for each in names if columns[each]):
             types = {str(each["name"]): str(each["type"]) for each in columns[name]}
             stored = f"_{'.'.join(name)}"
-            connection.register(stored, _rows(cursor, name, types))
+            left = max(1, round((until - time.monotonic()) * 1_000))
+            cursor.execute(f"SET LOCAL statement_timeout = {left}")
+            rows = _rows(cursor, name, types)
+            connection.register(stored, rows)
             shown = (
                 sql.SQL("CAST({name} AS {kind}) AS {name}").format(
-                    name=sql.Identifier(column), kind=sql.SQL(_shown_as(kind))
+                    name=sql.Identifier(column), kind=sql.SQL(_shown_as(kind, rows[column]))
                 )
                 for column, kind in types.items()
             )
@@ -218,12 +242,23 @@ def _read_as(kind: str) -> str:
     return kind if kind.removesuffix("[]") in _TYPES else "text"
 
 
-def _shown_as(kind: str) -> str:
+def _shown_as(kind: str, values: pa.ChunkedArray) -> str:
     """The type as which the query sees the column."""
-    if kind.startswith("numeric"):
-        return f"DECIMAL{kind.removeprefix('numeric')}" if "(" in kind else "DOUBLE"
+    if numeric := _NUMERIC.fullmatch(kind):
+        is_declared = numeric["digits"] and int(numeric["digits"]) <= _DIGITS
+        return f"DECIMAL({numeric['digits']}, {numeric['after']})" if is_declared else _with_all_digits(values)
     base = kind.removesuffix("[]")
     return _TYPES.get(base, "VARCHAR") + ("[]" if base in _TYPES and kind != base else "")
+
+
+def _with_all_digits(numbers: pa.ChunkedArray) -> str:
+    """The type of numbers, given as text, that keeps their digits. It is text if one is NaN, infinite or too long."""
+    given = pc.drop_null(numbers)
+    found = pc.drop_null(pc.extract_regex(given, _NUMBER))
+    if len(found) < len(given):
+        return "VARCHAR"
+    whole, after = (pc.max(pc.utf8_length(pc.struct_field(found, [n]))).as_py() or 0 for n in range(2))
+    return f"DECIMAL({_DIGITS}, {after})" if whole + after <= _DIGITS else "VARCHAR"
 
 
 def _bind(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> duckdb.DuckDBPyRelation:

@@ -1,11 +1,13 @@
 """A new snapshot of a captured table, which is the way back after a lost replication slot.
 
 1. Begin another epoch.
-2. Stop the connector and drop its slot.
+2. Stop the connector and drop its slot, also under the name of an earlier release.
 3. Start the connector with the new epoch. Debezium finds no offsets for it, makes a slot and reads the whole table.
 
 When the snapshot has ended, every row that it does not contain is closed.
 """
+
+from collections.abc import Iterable
 
 import psycopg
 
@@ -36,9 +38,17 @@ def take(settings: Settings, event_type: EventType) -> int:
         chosen = connector.configuration(settings, event_type, epoch)
         write_private(connector.file(settings, event_type.name), connector.properties(chosen))
         worker.ask(settings, "DELETE", f"/connectors/{event_type.name}")  # 2
-        _drop_slot(source, source_table.publication(event_type))
+        for slot in slots(event_type, source_table.captured_types(settings).values()):
+            _drop_slot(source, slot)
         worker.apply(settings, chosen)  # 3
     return epoch
+
+
+def slots(event_type: EventType, captured: Iterable[EventType]) -> list[str]:
+    """The table's slot, and that of an earlier release, which would keep the log for ever, unless it is another's."""
+    current, former = source_table.publication(event_type), source_table.former_publication(event_type)
+    others = {source_table.publication(each) for each in captured}
+    return [current] if former in {current, *others} else [current, former]
 
 
 def _drop_slot(source: psycopg.Connection, slot: str) -> None:

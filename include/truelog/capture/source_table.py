@@ -1,5 +1,6 @@
 """A table of the captured database: what its capture needs of it, and whether it has that."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -30,6 +31,7 @@ COLUMNS: Mapping[Any, Mapping[str, str]] = {
     },
     list[str]: dict.fromkeys(("_text", "_varchar"), "{}::text[]"),
 }
+_LONGEST_NAME = 63
 _PUBLISHED = "SELECT 1 FROM pg_publication_tables WHERE (pubname, schemaname, tablename) = (%s, %s, %s)"
 
 
@@ -40,8 +42,16 @@ def captured_types(settings: Settings) -> dict[str, EventType]:
 
 
 def publication(event_type: EventType) -> str:
-    """The name of the publication, and of the replication slot, of a captured table."""
-    return f"truelog_{event_type.name}"[:63]
+    """The name of the publication, and of the replication slot, of a captured table. PostgreSQL cuts longer names."""
+    name = f"truelog_{event_type.name}"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def former_publication(event_type: EventType) -> str:
+    """The name of an earlier release: PostgreSQL itself cut a long one, so that two tables could have one name."""
+    return f"truelog_{event_type.name}"[:_LONGEST_NAME]
 
 
 def schema_and_table(event_type: EventType) -> tuple[str, str]:

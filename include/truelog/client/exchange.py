@@ -4,12 +4,14 @@ A request is sent again after a pause if the service did not answer or was too b
 first sent, so that the log shows every copy as the same event.
 """
 
+import json
 import random
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
@@ -54,8 +56,18 @@ class Ask:
         """The arguments of httpx."""
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         headers |= {"traceparent": self.traceparent} if self.traceparent else {}
-        given = {"params": list(self.params), "headers": headers}
-        return {"method": self.method, "url": self.url, **given} | ({} if self.json is None else {"json": self.json})
+        given = {"method": self.method, "url": self.url, "params": list(self.params)}
+        if self.json is None:
+            return {**given, "headers": headers}
+        content = json.dumps(self.json, default=_double, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return {**given, "headers": {**headers, "Content-Type": "application/json"}, "content": content}
+
+
+def _double(value: Any) -> float:
+    """A `Decimal` of a row, as the fields of events have it."""
+    if isinstance(value, Decimal):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _pauses() -> Iterator[float]:
@@ -68,7 +80,10 @@ def _pauses() -> Iterator[float]:
 
 @dataclass
 class Retries:
-    """When a request is sent again, until the time limit."""
+    """When a request is sent again, until the time limit.
+
+    Rows of the past have a longer limit, from the first answer on that they are not rebuilt yet.
+    """
 
     seconds: float
     began: float = field(default_factory=time.monotonic)
@@ -80,15 +95,15 @@ class Retries:
         Raises:
             Unavailable: the time is up.
         """
-        pause, why, limit = next(self.pauses), f"it did not answer: {type(outcome).__name__}", self.seconds
+        pause, why = next(self.pauses), f"it did not answer: {type(outcome).__name__}"
         if isinstance(outcome, httpx.Response):
             if not _is_busy(outcome):
                 return None
             stated = outcome.headers.get("Retry-After", "")
             pause, why = max(pause, float(stated) if stated.isdigit() else 0.0), f"it answered {outcome.status_code}"
-            limit = max(limit, _REBUILD_SECONDS) if _is_rebuilding(outcome) else limit
-        if time.monotonic() + pause > self.began + limit:
-            raise Unavailable(f"gave up after {limit:g} s: {why}")
+            self.seconds = max(self.seconds, _REBUILD_SECONDS) if _is_rebuilding(outcome) else self.seconds
+        if time.monotonic() + pause > self.began + self.seconds:
+            raise Unavailable(f"gave up after {self.seconds:g} s: {why}")
         return pause
 
 
@@ -166,7 +181,7 @@ def answered(response: httpx.Response) -> Mapping[str, Any]:
 
 def _body(response: httpx.Response) -> Mapping[str, Any]:
     try:
-        found = response.json()
+        found = json.loads(response.content, parse_float=Decimal)
     except ValueError:
         found = None
     return found if isinstance(found, dict) else {"detail": "the answer is not JSON; is this the right address?"}

@@ -10,7 +10,8 @@ from typing import Any
 class Page:
     """Rows of one state of a view. `next` is the cursor of the page behind it; None if there is none.
 
-    Every record that reached the log before `as_of` is counted. `reason` says what is wrong with the view, if anything.
+    Every record that reached the log before `as_of` is counted. `age` is in seconds. `reason` says what is wrong with
+    the view, if anything. Rows have `Decimal` for numbers with a fraction, so that no digit is lost.
     """
 
     view: str
@@ -29,4 +30,5 @@ class Page:
     def of(answer: Mapping[str, Any]) -> "Page":
         """The page in the API's answer."""
         times = {name: answer[name] and datetime.fromisoformat(answer[name]) for name in ("clock", "as_of")}
-        return Page(**{**answer, **times, "rows": tuple(answer["rows"])})
+        age = None if answer["age"] is None else float(answer["age"])
+        return Page(**{**answer, **times, "age": age, "rows": tuple(answer["rows"])})

@@ -20,7 +20,7 @@ _COPIES = 3  # of a partition, where there are as many brokers
 
 def _checks(area: Area, settings: Settings) -> Iterator[Result]:
     yield from (reached := list(_transport(area, settings)))
-    if any(each.outcome is Outcome.FAILED for each in reached) and settings.kafka_trust:
+    if any(each.outcome is Outcome.FAILED for each in reached) and settings.kafka_is_encrypted:
         return  # each principal would wait for the same answer
     if not settings.kafka_protocol.startswith("SASL"):
         found = f"{settings.kafka_protocol}: anyone can write"
@@ -35,9 +35,10 @@ def _checks(area: Area, settings: Settings) -> Iterator[Result]:
 
 def _transport(area: Area, settings: Settings) -> Iterator[Result]:
     """Whether the connection to each bootstrap server is encrypted, or one result for all that are not."""
-    if trust := settings.kafka_trust:
+    if settings.kafka_is_encrypted:
         for host, port in settings.kafka_servers:
-            yield from transport.tls(area, transport.Server(host, port, trust, "TRUELOG_KAFKA_CA_FILE"))
+            server = transport.Server(host, port, settings.kafka_trust, "TRUELOG_KAFKA_CA_FILE")
+            yield from transport.tls(area, server)
         return
     hosts = [host for host, _ in settings.kafka_servers]
     remote = next((host for host in hosts if not transport.is_this_machine(host)), hosts[0])

@@ -28,7 +28,7 @@ _PROBES = "doctor/"  # the prefix of the objects that the doctor writes and dele
 
 def _checks(area: Area, settings: Settings) -> Iterator[Result]:
     yield from (reached := list(_transport(area, settings)))
-    if any(each.outcome is Outcome.FAILED for each in reached) and settings.s3_trust:
+    if any(each.outcome is Outcome.FAILED for each in reached) and settings.s3_is_encrypted:
         return
     client, bucket = s3_client(settings, _BRIEF), settings.s3_bucket
     before = datetime.now(UTC)
@@ -50,8 +50,9 @@ def _checks(area: Area, settings: Settings) -> Iterator[Result]:
 def _transport(area: Area, settings: Settings) -> Iterator[Result]:
     address = urlsplit(settings.s3_endpoint)
     host = address.hostname or ""
-    if trust := settings.s3_trust:
-        yield from transport.tls(area, transport.Server(host, address.port or 443, trust, "TRUELOG_S3_CA_FILE"))
+    if settings.s3_is_encrypted:
+        server = transport.Server(host, address.port or 443, settings.s3_trust, "TRUELOG_S3_CA_FILE")
+        yield from transport.tls(area, server)
     else:
         yield transport.plain(area, host, "Give TRUELOG_S3_ENDPOINT an address that begins with https://.")
 

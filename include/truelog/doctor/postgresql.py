@@ -43,7 +43,7 @@ def _checks(area: Area, settings: Settings) -> Iterator[Result]:
 def _server(settings: Settings) -> transport.Server:
     checks_name = settings.database_sslmode == "verify-full"
     given = (settings.database_host, settings.database_port, settings.database_trust, "TRUELOG_DATABASE_CA_FILE")
-    return transport.Server(*given, checks_name, _ask_for_tls)
+    return transport.Server(*given, settings.database_trust is not None, checks_name, _ask_for_tls)
 
 
 def _ask_for_tls(connection: socket.socket) -> None:

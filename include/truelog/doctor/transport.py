@@ -39,7 +39,7 @@ def plain(area: Area, host: str, cure: str) -> Result:
 class Server:
     """A server with TLS, as a client reaches it.
 
-    trust: the file of the certificates that the client trusts; None if it does not verify the server.
+    trust: the file of the certificates that the client trusts; None if it trusts what it does by default.
     greet: what the client says before the TLS handshake.
     """
 
@@ -47,6 +47,7 @@ class Server:
     port: int
     trust: str | None
     ca_setting: str
+    verifies: bool = True
     checks_name: bool = True
     greet: Greet = lambda _: None
 
@@ -60,7 +61,10 @@ def tls(area: Area, server: Server) -> Iterator[Result]:
     try:
         protocol, until = _handshake(server)
     except ssl.SSLCertVerificationError as error:
-        yield area.failed("encryption", f"{server.name} is refused: {error.verify_message}", _cure(server, error))
+        # By default, a client may trust others than Python does. Then its own connection decides.
+        is_known = server.trust is not None or error.verify_code in (_HOST_MISMATCH, _ADDRESS_MISMATCH, _EXPIRED)
+        result = area.failed if is_known else area.warning
+        yield result("encryption", f"{server.name} is refused: {error.verify_message}", _cure(server, error))
     except (ssl.SSLError, OSError) as error:
         found = f"no TLS connection to {server.name}: {getattr(error, 'reason', None) or error}"
         yield area.failed("encryption", found, "Check the address: is it the port at which the server expects TLS?")
@@ -71,13 +75,13 @@ def tls(area: Area, server: Server) -> Iterator[Result]:
 
 
 def _encrypted(area: Area, server: Server, protocol: str) -> Result:
-    if server.trust is None:
+    if not server.verifies:
         cure = f"Verify it: TRUELOG_DATABASE_SSLMODE=verify-full, and {server.ca_setting} if its CA is a private one."
         return area.warning("encryption", f"{protocol} to {server.name}, which any server could claim to be", cure)
     if not server.checks_name:
         cure = "Set TRUELOG_DATABASE_SSLMODE=verify-full, which also compares the name."
         return area.warning("encryption", f"{protocol} to {server.name}, verified except for its name", cure)
-    return area.fine("encryption", f"{protocol} to {server.name}, verified with {server.trust}")
+    return area.fine("encryption", f"{protocol} to {server.name}, verified with {_trusted(server)}")
 
 
 def _certificate(area: Area, server: Server, until: datetime) -> Result:
@@ -90,7 +94,7 @@ def _certificate(area: Area, server: Server, until: datetime) -> Result:
 
 def _handshake(server: Server) -> tuple[str, datetime | None]:
     """The version of TLS, and the end of the certificate if it is verified."""
-    if server.trust is None:
+    if not server.verifies:
         context = ssl._create_unverified_context()  # noqa: S323  as the client does: the result says so
     else:
         context = ssl.create_default_context(cafile=server.trust)
@@ -109,4 +113,9 @@ def _cure(server: Server, error: ssl.SSLCertVerificationError) -> str:
         return f"Use a name that the certificate contains, or give the server a certificate for {server.host}."
     if error.verify_code == _EXPIRED:
         return "Renew the server's certificate."
-    return f"Name the CA that signed the server's certificate in {server.ca_setting}. Clients trust {server.trust} now."
+    cure = f"Name the CA that signed the server's certificate in {server.ca_setting}."
+    return f"{cure} Clients trust {_trusted(server)} now."
+
+
+def _trusted(server: Server) -> str:
+    return server.trust or "the certificates that they know by default"

@@ -7,7 +7,7 @@ answer: it has the same digest. What the log contained at a time does not change
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -39,24 +39,33 @@ _ASK = """
     ON CONFLICT (digest) DO UPDATE SET asker = excluded.asker, asked_at = clock_timestamp(), tries = 0,
         answered_at = NULL, status = NULL, said = NULL, rows = NULL WHERE q.answered_at IS NOT NULL
 """
-_BEGIN = """
-    UPDATE truelog.past_question SET tries = tries + 1 WHERE answered_at IS NULL
-    RETURNING digest, view, version, at, asked, tries
+_WAITING = """
+    SELECT view, version, at, asked, asked_at, tries FROM truelog.past_question WHERE answered_at IS NULL
+    ORDER BY view, at, asked_at
+"""
+# A question that is asked again, after an erasure has deleted it, has another time.
+_TRY = """
+    UPDATE truelog.past_question SET tries = tries + %(more)s
+    WHERE digest = %(digest)s AND asked_at = %(asked_at)s AND answered_at IS NULL
 """
 _ANSWER = """
-    UPDATE truelog.past_question SET answered_at = now(), status = %s, said = %s, rows = %s
-    WHERE digest = %s AND answered_at IS NULL
+    UPDATE truelog.past_question SET answered_at = now(), status = %(status)s, said = %(said)s, rows = %(rows)s
+    WHERE digest = %(digest)s AND asked_at = %(asked_at)s AND answered_at IS NULL
 """
 
 
 @dataclass(frozen=True)
 class PastQuestion:
-    """Rows of a view as of a time. `query` has a limit. `version` is what readers see now."""
+    """Rows of a view as of a time. `query` has a limit. `version` is what readers see now.
+
+    asked_at: when the stored question was asked. Its answer is for no other question with the same digest.
+    """
 
     view: str
     version: int
     at: datetime
     query: RowQuery
+    asked_at: datetime | None = field(default=None, compare=False)
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -77,10 +86,10 @@ class PastQuestion:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @staticmethod
-    def of(view: str, version: int, at: datetime, asked: dict[str, Any]) -> "PastQuestion":
+    def of(view: str, version: int, at: datetime, asked: dict[str, Any], asked_at: datetime) -> "PastQuestion":
         """The question that was stored."""
         conditions = [Condition(column, Operator(name), value) for column, name, value in asked["conditions"]]
-        return PastQuestion(view, version, at, RowQuery(**{**asked, "conditions": conditions}))
+        return PastQuestion(view, version, at, RowQuery(**{**asked, "conditions": conditions}), asked_at)
 
 
 @dataclass(frozen=True)
@@ -121,27 +130,47 @@ def _known(connection: Connection, given: dict[str, Any]) -> PastAnswer | None:
     return None if found is None else PastAnswer(*found)
 
 
-def begin(connection: Connection) -> list[PastQuestion]:
-    """The questions that wait, in the order of their views and times. Those that have ended a job twice are refused."""
-    begun = connection.execute(_BEGIN).fetchall()
-    for digest, *_, tries in begun:
-        if int(str(tries)) > _TRIES:
+def waiting(connection: Connection) -> list[PastQuestion]:
+    """The questions that wait, in the order of their views and times. Those that have ended two jobs are refused."""
+    found: list[Any] = connection.execute(_WAITING).fetchall()
+    for *stored, tries in found:
+        if tries >= _TRIES:
             reason = f"{_TRIES} jobs have ended without an answer; the log of the DAG `past` says why"
-            _store(connection, str(digest), FAILED, {"reason": reason}, [])
-    found: list[Any] = [row for row in begun if int(str(row[-1])) <= _TRIES]
-    asked = [PastQuestion.of(view, version, at, asked) for _, view, version, at, asked, _ in found]
-    return sorted(asked, key=lambda each: (each.view, each.at))
+            refuse(connection, PastQuestion.of(*stored), FAILED, reason)
+    return [PastQuestion.of(*stored) for *stored, tries in found if tries < _TRIES]
+
+
+def begin(connection: Connection, asked: Sequence[PastQuestion]) -> list[PastQuestion]:
+    """Count a try of each question that waits still. Do this just before the rebuild, which may end the job."""
+    return [each for each in asked if _count_try(connection, each, 1)]
+
+
+def postpone(connection: Connection, asked: Sequence[PastQuestion]) -> None:
+    """Let the questions wait for the next job, as if this one had not begun. An outage is not their fault."""
+    for each in asked:
+        _count_try(connection, each, -1)
 
 
 def answer(connection: Connection, question: PastQuestion, said: dict[str, Any], rows: Sequence[str]) -> None:
-    """Store the answer. If the question was deleted meanwhile, by an erasure, nothing is stored."""
-    _store(connection, question.digest, ANSWERED, said, rows)
+    """Store the answer, unless an erasure has deleted the question. If it was asked again since, it waits still."""
+    _store(connection, question, ANSWERED, said, rows)
 
 
 def refuse(connection: Connection, question: PastQuestion, status: int, reason: str) -> None:
     """Store why there is no answer."""
-    _store(connection, question.digest, status, {"reason": storable(reason)}, [])
+    _store(connection, question, status, {"reason": storable(reason)}, [])
 
 
-def _store(connection: Connection, digest: str, status: int, said: dict[str, Any], rows: Sequence[str]) -> None:
-    connection.execute(_ANSWER, (status, Jsonb(said, exact_json.write), list(rows), digest))
+def _count_try(connection: Connection, question: PastQuestion, more: int) -> bool:
+    return connection.execute(_TRY, _same(question) | {"more": more}).rowcount > 0
+
+
+def _store(
+    connection: Connection, question: PastQuestion, status: int, said: dict[str, Any], rows: Sequence[str]
+) -> None:
+    given = {"status": status, "said": Jsonb(said, exact_json.write), "rows": list(rows)}
+    connection.execute(_ANSWER, _same(question) | given)
+
+
+def _same(question: PastQuestion) -> dict[str, Any]:
+    return {"digest": question.digest, "asked_at": question.asked_at}

@@ -24,11 +24,17 @@ _UNDELIVERED = """
         (array_agg(failed ORDER BY number) FILTER (WHERE failed IS NOT NULL))[1]
     FROM truelog.notification_delivery WHERE done_at IS NULL AND next_at < 'infinity' GROUP BY 1 ORDER BY 1
 """
+_LOST = """
+    SELECT channel, count(*), extract(epoch FROM now() - max(done_at))::float8,
+        (array_agg(failed ORDER BY done_at DESC))[1]
+    FROM truelog.notification_delivery
+    WHERE outcome IN ('refused', 'abandoned') AND done_at > now() - make_interval(secs => %s) GROUP BY 1 ORDER BY 1
+"""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What waits: changed rows of a view, or notifications of a channel. `failed` is why the last try failed."""
+    """What has not arrived: changed rows of a view, or notifications. `failed` is why the last try failed."""
 
     name: str
     count: int
@@ -57,6 +63,11 @@ def undelivered(connection: Connection) -> list[Waiting]:
     return _waiting(connection, _UNDELIVERED)
 
 
-def _waiting(connection: Connection, query: str) -> list[Waiting]:
-    found = connection.execute(query.encode()).fetchall()
+def lost(connection: Connection, seconds: float) -> list[Waiting]:
+    """The notifications of the last seconds that were refused or abandoned, by channel, with the age of the newest."""
+    return _waiting(connection, _LOST, (seconds,))
+
+
+def _waiting(connection: Connection, query: str, given: tuple[float, ...] = ()) -> list[Waiting]:
+    found = connection.execute(query.encode(), given).fetchall()
     return [Waiting(str(name), int(count), float(age or 0), failed) for name, count, age, failed in found]

@@ -16,9 +16,11 @@ its duty:
 Kafka refuses everything that no rule allows.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
     AclBinding,
     AclBindingFilter,
@@ -38,6 +40,8 @@ from truelog.schema.names import TICKS
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
+
+log = logging.getLogger(__name__)
 
 _SECONDS = 10.0
 _ITERATIONS = 4096
@@ -124,7 +128,13 @@ def _rule(
 
 def _create(broker: AdminClient, rules: list[AclBinding]) -> None:
     """Add the missing rules, and wait until the broker applies them."""
-    existing = _existing(broker)
+    try:
+        existing = _existing(broker)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.SECURITY_DISABLED:
+            raise
+        log.warning("Kafka has no authorizer, so it has no rules: everyone who reaches it may read and write")
+        return
     missing = [rule for rule in rules if rule not in existing]
     if not missing:
         return

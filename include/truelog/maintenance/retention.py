@@ -63,7 +63,9 @@ RETENTION: dict[str, Expiring | str] = {
     "operation": Expiring("at", "audit_trail_keep_seconds"),
     "certificate_check": Expiring("finished_at", "history_keep_seconds"),
     "explanation": Expiring("finished_at", "history_keep_seconds"),
-    "past_question": Expiring("asked_at", "api_past_keep_seconds", "t.answered_at IS NULL"),
+    "past_question": Expiring(
+        "asked_at", "api_past_keep_seconds", "t.answered_at IS NULL AND t.asked_at > now() - interval '1 day'"
+    ),
     # The relay needs the last row that it has published, and the rows after it. Answers need all events of a command.
     "command_event": Expiring(
         "at",

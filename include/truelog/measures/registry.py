@@ -5,6 +5,8 @@ This module imports no measure, because Airflow and the services load it without
 
 from pathlib import Path
 
+from truelog.text.functions import word_functions
+
 MEASURES = {
     "Sum": "sum",
     "Min": "extremes",
@@ -26,6 +28,6 @@ def homes() -> dict[str, str]:
 
 
 def sql_functions() -> list[bytes]:
-    """The SQL functions of all measures: statements that replace what exists."""
+    """The SQL functions of all measures, and those of words: statements that replace what exists."""
     files = (_HERE / f"{module}.sql" for module in dict.fromkeys(MEASURES.values()))
-    return [file.read_bytes() for file in files if file.exists()]
+    return [*(file.read_bytes() for file in files if file.exists()), word_functions()]

@@ -24,7 +24,7 @@ _DELIVERIES = """
         d.tries, coalesce(d.outcome, 'waiting') AS outcome, d.failed, d.done_at
     FROM truelog.notification_delivery d JOIN truelog.notification_incident i ON i.id = d.incident
     WHERE (%(notification)s::text IS NULL OR i.notification = %(notification)s)
-        AND (NOT %(waiting)s OR d.done_at IS NULL)
+        AND (NOT %(waiting)s OR d.done_at IS NULL) AND (NOT %(lost)s OR d.outcome IN ('refused', 'abandoned'))
     ORDER BY d.number DESC LIMIT %(limit)s
 """
 
@@ -77,10 +77,10 @@ def named(connection: Connection, name: str) -> KnownNotification:
 
 
 def deliveries(
-    connection: Connection, notification: str | None, limit: int, *, waiting: bool = False
+    connection: Connection, notification: str | None, limit: int, *, waiting: bool = False, lost: bool = False
 ) -> list[dict[str, Any]]:
-    """The latest notifications, the newest first, of one rule or of all."""
-    given = {"notification": notification, "limit": limit, "waiting": waiting}
+    """The latest notifications, the newest first, of one rule or of all. Lost ones never arrived and never will."""
+    given = {"notification": notification, "limit": limit, "waiting": waiting, "lost": lost}
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(_DELIVERIES, given).fetchall()
     return [

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pydantic import Field as Declared
 
 from truelog.schema.decode import decode
-from truelog.schema.derived import Derived
+from truelog.schema.derived import Derivation
 from truelog.schema.event import CHANGES, Event, EventType, Topic
 from truelog.schema.field import Field
 from truelog.schema.quality import Quality
@@ -174,7 +174,9 @@ def _column(field: Field, value: Any, before: Any) -> Any:
     return value
 
 
-def captured(name: str, model: type[Event], topic: Topic, quality: Quality, derived: tuple[Derived, ...]) -> EventType:
+def captured(
+    name: str, model: type[Event], topic: Topic, quality: Quality, derived: tuple[Derivation, ...]
+) -> EventType:
     """The event type of a captured table.
 
     Raises:

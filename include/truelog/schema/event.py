@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic import Field as Declared
 
 from truelog.schema import declaration_files, derived, required
-from truelog.schema.derived import Derived
+from truelog.schema.derived import Derivation
 from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
 from truelog.schema.loading import declaration_module
 from truelog.schema.quality import DEFAULTS, Quality
@@ -128,7 +128,7 @@ class EventType:
     model: type[Event]
     topic: Topic
     quality: Quality = DEFAULTS
-    derived: tuple[Derived, ...] = ()
+    derived: tuple[Derivation, ...] = ()
     required: tuple[Required, ...] = ()
     future_limit: timedelta = FUTURE_LIMIT
     decoder: int = 1  # the number of the decoder in `truelog.schema.event_version`

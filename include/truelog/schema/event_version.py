@@ -19,10 +19,10 @@ import pyarrow as pa
 from pydantic import Field as Declared
 from pydantic import create_model
 
-from truelog.schema import required
+from truelog.schema import derived, required
 from truelog.schema.change import decode_changes
 from truelog.schema.decode import decode
-from truelog.schema.derived import Derived
+from truelog.schema.derived import Derivation
 from truelog.schema.event import CHANGES, Event, EventType, PastVersion, Topic
 from truelog.schema.field import Field
 from truelog.schema.quality import Quality
@@ -48,12 +48,12 @@ _BOUNDS = {"least": "ge", "most": "le", "shortest": "min_length", "longest": "ma
 
 def declaration_of(event_type: EventType) -> dict[str, Any]:
     """The declaration as data. Documentation, quality and topic settings are not part of it."""
-    derived = [{"source": each.source, "pattern": each.pattern} for each in event_type.derived]
+    columns = [each.as_data() for each in event_type.derived]
     return {
         "decoder": event_type.decoder,
         "future_limit": event_type.future_limit.total_seconds(),
         "fields": [_field_as_data(each) for each in event_type.fields],
-        **({"derived": derived} if derived else {}),  # absent if the type derives no column
+        **({"derived": columns} if columns else {}),  # absent if the type derives no column
         **({"required": required.as_data(event_type.required)} if event_type.required else {}),
     }
 
@@ -120,8 +120,8 @@ def _column_types(declaration: Declaration) -> dict[str, str]:
     return fields | {name: "str" for each in _derived(declaration) for name in each.names}
 
 
-def _derived(declaration: Declaration) -> tuple[Derived, ...]:
-    return tuple(Derived(each["source"], each["pattern"]) for each in declaration.get("derived", ()))
+def _derived(declaration: Declaration) -> tuple[Derivation, ...]:
+    return tuple(map(derived.from_data, declaration.get("derived", ())))
 
 
 @dataclass(frozen=True)
@@ -283,14 +283,14 @@ def judge(event_type: EventType, records: pa.RecordBatch, columns: Columns = Non
 
 def _decode(event_type: EventType, records: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
     wanted = event_type.arrow_schema.names if columns is None else columns
-    derived = [each for each in event_type.derived if any(name in wanted for name in each.names)]
-    read = None if columns is None else {*columns, *(each.source for each in derived)}
+    wanted_columns = [each for each in event_type.derived if any(name in wanted for name in each.names)]
+    read = None if columns is None else {*columns, *(each.source for each in wanted_columns)}
     decoder = DECODERS[event_type.decoder]
     decoded = decoder(event_type, records["value"], records["broker_time"], event_type.future_limit, read)
-    if not derived:
+    if not wanted_columns:
         return decoded
     found = dict(zip(decoded.schema.names, decoded.columns, strict=True))
-    for each in derived:
+    for each in wanted_columns:
         found |= each.columns(found[each.source])
     names = [*(name for name in event_type.arrow_schema.names if name in wanted), "invalid"]
     return pa.RecordBatch.from_arrays([found[name] for name in names], names)

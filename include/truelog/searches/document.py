@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from truelog.searches.query import All, Any, Beginning, Not, Phrase, Query
-from truelog.searches.words import places, readable, words
+from truelog.text.words import places, readable, words
 
 SNIPPET = 160  # characters
 _BEFORE = 40  # characters of a snippet before its word

@@ -6,7 +6,8 @@
     term    = WORD | BEGINNING "*" | '"' WORD* '"'
 
 Operators are in capital letters: `or` is a word. NOT binds most tightly, and OR least. Words are those of
-`truelog.searches.words`. A text between quotation marks is a phrase: its words follow each other in one field.
+`truelog.text.words`. A text between quotation marks is a phrase: its words follow each other in one field. A beginning
+of several pairs of letters, in a script without spaces, is their phrase.
 
 Each text that fits a query has a word of it. A query for which that is not so, such as `NOT kafka`, is refused, because
 it would have to be tried on every text.
@@ -16,8 +17,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from truelog.searches.words import words
 from truelog.support.errors import BadInput
+from truelog.text.words import ends_with_pair, is_unbroken, words
 
 MOST_CHARACTERS = 2_000
 MOST_TERMS = 100
@@ -202,9 +203,19 @@ class _Parser:
         return Phrase(found, token.field)
 
     def beginning(self, token: _Token) -> Query:
-        found = words(token.text[:-1])
-        if len(found) != 1 or "*" in token.text[:-1]:
+        """The term of a beginning.
+
+        Letters of scripts without spaces are several words, which must follow each other. If the last word may go on,
+        a word with this beginning may be anywhere in the field.
+        """
+        text = token.text[:-1]
+        *before, last = words(text) or [""]
+        if not last or not is_unbroken(text):
             raise self.error("expected one word before '*'", token)
-        if len(found[0]) < LEAST_BEGINNING:
+        if len(before) + len(last) < LEAST_BEGINNING:
             raise self.error(f"expected at least {LEAST_BEGINNING} letters or digits before '*'", token)
-        return Beginning(found[0], token.field)
+        if not before:
+            return Beginning(last, token.field)
+        if ends_with_pair(text):
+            return Phrase((*before, last), token.field)
+        return All((Phrase(tuple(before), token.field), Beginning(last, token.field)))

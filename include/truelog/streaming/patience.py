@@ -11,25 +11,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
 from pyspark.errors import StreamingQueryException
-from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.control.lease import RETAKE_SECONDS, Lease
-from truelog.support import wait
+from truelog.storage import outages
 from truelog.support.errors import LeaseInterrupted
 from truelog.support.wait import outlast
 
-# PyArrow reports an outage of S3 as OSError, and boto3 as one of its own errors.
-OUTAGES = (
-    *wait.OUTAGES,
-    SQLAlchemyError,
-    LeaseInterrupted,
-    OSError,
-    BotoCoreError,
-    ClientError,
-    StreamingQueryException,
-)
+OUTAGES = (*outages.OUTAGES, LeaseInterrupted, StreamingQueryException)
 
 log = logging.getLogger("truelog.outage")
 

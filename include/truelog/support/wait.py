@@ -72,20 +72,22 @@ def outlast(
     `meanwhile` is called after the first failure: it prepares what follows, and needs no service.
 
     Otherwise the process would end and begin again with its imports. All processes would then be importing at the
-    moment at which the services are back. A reason for waiting is logged once.
+    moment at which the services are back. A new reason for
+    waiting is logged at once, and a reason that lasts at growing intervals, because it may be a wrong password.
 
     Raises: the outage, after `seconds`, or if `stop` is set meanwhile.
     """
-    deadline, said = time.monotonic() + seconds, ""
+    began, said, logged_next = time.monotonic(), "", FIRST_LOGGED
     while True:
         try:
             return work()
         except outages as error:
-            if stop.wait(OUTAGE_PAUSE) or time.monotonic() > deadline:
+            if stop.wait(OUTAGE_PAUSE) or time.monotonic() > began + seconds:
                 raise
             if not said:
                 meanwhile()
             reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            if reason != said:
+            is_due = time.monotonic() - began > logged_next
+            if reason != said or is_due:
                 log.warning("a start waits for its services after %s", reason)
-            said = reason
+            said, logged_next = reason, logged_next * (1 + is_due)

@@ -243,6 +243,11 @@ def _require_names(compiled: CompiledView) -> None:
     readable = relation_names(compiled.view)
     if len(set(readable)) < len(readable):
         raise BadDeclaration(f"{compiled.name}: `present` names a side table; the side tables are {readable}.")
+    if unknown := sorted(compiled.view.meanings.keys() - {*readable}):
+        raise BadDeclaration(
+            f"{compiled.name}: `meanings` names {', '.join(unknown)}, which the view does not have; its relations are: "
+            f"{', '.join(sorted(readable)) or 'none'}."
+        )
     relations = [*(f"{each.name}_streamed" for each in compiled.tables), *(f"{compiled.name}_{r}" for r in readable)]
     columns = [column for each in compiled.tables for column in (*each.stored_columns, *each.shown)]
     for name in (*relations, *columns):

@@ -25,7 +25,7 @@ from truelog.views.view import View
 
 SEARCHES = "searches"  # the name of the side table
 SEARCH_TOPIC = "stored_search"
-LANGUAGE = 1  # raise it whenever a search means something else, a word is found differently, or a search is refused now
+LANGUAGE = 2  # raise it whenever a search means something else, a word is found differently, or a search is refused now
 
 _COLUMNS = {
     "document": "coordinates of the event: topic:partition:offset",

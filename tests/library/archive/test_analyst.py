@@ -13,7 +13,8 @@ from truelog.support.settings import Settings
 
 
 def test_a_query_reads_the_archived_records_of_an_event_type(platform: Settings) -> None:
-    with analyst.run_query(platform, "SELECT count(*) AS records, count(invalid) AS bad FROM page_view") as rows:
+    query = "SELECT count(*) AS records, count(page_view.invalid) AS bad FROM page_view, main.page_view AS same"
+    with analyst.run_query(platform, query) as rows:
         assert analyst.as_dicts(rows) == [{"records": 0, "bad": 0}]
 
 
@@ -86,6 +87,31 @@ def test_json_has_every_digit_of_a_number(platform: Settings) -> None:
     with analyst.run_query(platform, query) as rows:
         shown = exact_json.write(analyst.as_dicts(rows))
     assert shown == '[{"d":9007199254740993.5,"n":"NaN","i":9223372036854775807,"f":0.1}]'
+
+
+def test_numbers_of_postgresql_keep_their_digits(platform: Settings) -> None:
+    with connect(platform, autocommit=True) as connection:
+        connection.execute(
+            "CREATE VIEW views.numbers AS SELECT 9007199254740993::numeric AS n, v AS part, 1e50::numeric AS long, "
+            "'NaN'::numeric AS none, NULL::numeric AS empty, ARRAY[1.5] AS list "
+            "FROM (VALUES (0.1), (-20.25), (NULL)) AS t (v)"
+        )
+    query = "SELECT * REPLACE (sum(part) OVER () AS part) FROM views.numbers LIMIT 1"
+    with analyst.run_query(platform, query) as rows:
+        [shown] = analyst.as_dicts(rows)
+    assert shown.pop("long") == f"1{'0' * 50}"
+    assert exact_json.write(shown) == '{"n":9007199254740993,"part":-20.15,"none":"NaN","empty":null,"list":"{1.5}"}'
+
+
+def test_reading_a_view_ends_at_the_time_limit(platform: Settings) -> None:
+    with connect(platform, autocommit=True) as connection:
+        connection.execute("CREATE VIEW views.slow AS SELECT pg_sleep(60)::text AS s")
+    with (
+        pytest.raises(QueryTooSlow, match=r"longer than 1 s") as late,
+        analyst.run_query(platform, "FROM views.slow", 1) as rows,
+    ):
+        rows.fetchall()
+    assert "statement timeout" in str(late.value.__cause__), "PostgreSQL itself ended the statement"
 
 
 def test_a_query_ends_at_its_time_limit(platform: Settings) -> None:

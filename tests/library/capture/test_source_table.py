@@ -1,6 +1,7 @@
 """A table that cannot be captured exactly is refused with the cure, by the real catalog of PostgreSQL."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -9,7 +10,7 @@ from psycopg import sql
 from runtime import source_database
 from runtime.postgresql import admin
 from tests.servers import drop_database
-from truelog.capture import source_table
+from truelog.capture import snapshot, source_table
 from truelog.schema.event import EventType, load_events
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -77,3 +78,28 @@ def test_the_statements_for_the_owner_are_those_of_the_page() -> None:
     """docs/change-data-capture.md shows them."""
     assert source_table.publication(CUSTOMERS) == "truelog_customers"
     assert source_table.schema_and_table(CUSTOMERS) == ("public", "customers")
+
+
+def test_tables_with_long_names_have_different_slots() -> None:
+    names = ["t" * length for length in (1, 55, 56, 62, 63)] + ["t" * 62 + "u"]
+    slots = [source_table.publication(replace(CUSTOMERS, name=name)) for name in names]
+    assert slots[:2] == [f"truelog_{name}" for name in names[:2]]
+    assert len({*slots}) == len(names)
+    assert max(map(len, slots)) == 63
+
+
+def test_a_snapshot_also_drops_the_slot_of_an_earlier_release_unless_it_is_another_tables() -> None:
+    short, long = (replace(CUSTOMERS, name="t" * length) for length in (55, 56))
+    other = replace(CUSTOMERS, name="u" * 56)
+    assert snapshot.slots(short, [short, long]) == [f"truelog_{short.name}"]
+    assert snapshot.slots(long, [short, long]) == [source_table.publication(long)]
+    assert snapshot.slots(other, [short, long, other]) == [source_table.publication(other), f"truelog_{'u' * 55}"]
+
+
+def test_a_slot_that_is_absent_is_no_problem_and_one_that_exists_is_dropped(captured: Settings) -> None:
+    name = f"truelog_{'u' * 55}"
+    with admin(captured, captured.source_database) as session:
+        snapshot._drop_slot(session, name)
+        session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
+        snapshot._drop_slot(session, name)
+        assert not session.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchall()

@@ -7,8 +7,7 @@ import pytest
 
 import runtime
 from tests.command import truelog
-from tests.library.relay.published import EXACT, Published, declared
-from truelog.relay import view_outputs
+from tests.library.relay.published import EXACT, Published, declared, publish_all
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 from truelog.tables import deploy
@@ -23,9 +22,7 @@ def view(platform: Settings) -> Iterator[Published]:
         deploy.deploy_table(connection, made.compiled)
         made.change({"p1": EXACT, "p2": "2"})
         made.change({}, "p2")
-        with view_outputs.open_outputs(platform) as outputs:
-            while outputs.publish():
-                pass
+        publish_all(platform)
         yield made
 
 

@@ -5,8 +5,11 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -18,9 +21,11 @@ from tests.builders.views import merged_to
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.library.services.api import shop_views
 from tests.library.services.api.shop_views import PAGES
+from truelog.client import exchange
 from truelog.client.async_client import AsyncClient
 from truelog.client.client import Client
 from truelog.client.errors import Behind, EventsRefused, Moved, NotFound, NotPermitted, Refused, Unavailable
+from truelog.client.exchange import Retries
 from truelog.client.receipt import DeadLetter, Stored
 from truelog.history import past_question
 from truelog.log import topics
@@ -132,7 +137,7 @@ def test_the_client_waits_for_the_past(client: Client, database: Connection) -> 
     said = {"version": 1, "positions": {"page_view": {"0": 3}}, "as_of": "2026-01-01T00:00:00Z", "clock": None}
 
     def answer() -> None:
-        [asked] = past_question.begin(database)
+        [asked] = past_question.waiting(database)
         past_question.answer(database, asked, said | {"more": False}, ['{"host":"host1"}'])
 
     asked_first = Client._attempt
@@ -214,6 +219,29 @@ def test_a_client_gives_up_after_its_time_limit(receiver: Listener) -> None:
     with Client(collector=receiver.url, seconds=0.5) as client, pytest.raises(Unavailable, match="ConnectError"):
         client.send(PAGE_VIEW)
     receiver.back()
+
+
+def test_rows_keep_every_digit() -> None:
+    answer = dict.fromkeys(("clock", "as_of", "next")) | {"view": "v", "version": 1, "layer": "stream"}
+    text = json.dumps({**answer, "positions": {}, "reason": "", "more": False, "rows": [], "age": 0.5})
+    rows = '"rows": [{"amount": 12345678901234567890.123456789, "count": 9007199254740993}]'
+    page = exchange.page(httpx.Response(200, content=text.replace('"rows": []', rows)))
+    assert page.rows == ({"amount": Decimal("12345678901234567890.123456789"), "count": 9007199254740993},)
+    assert (page.age, type(page.age)) == (0.5, float)
+    assert exchange.Ask("POST", "", "", json={"price": Decimal("0.5")}).arguments["content"] == '{"price":0.5}'
+    assert exchange.Ask("POST", "", "", json={"text": "größer"}).arguments["content"] == '{"text":"größer"}'
+
+
+def test_a_hiccup_during_a_rebuild_does_not_end_the_wait() -> None:
+    """The longer time limit of a rebuild holds from the first 202 on."""
+    began, away = time.monotonic() - 60, httpx.ConnectError("away")
+    with pytest.raises(Unavailable, match="gave up after 30 s"):
+        Retries(30, began).pause_after(away)
+    retries = Retries(30, began)
+    assert retries.pause_after(httpx.Response(202, headers={"Retry-After": "3"})) == 3
+    assert retries.pause_after(away)
+    with pytest.raises(Unavailable, match="gave up after 600 s"):
+        replace(retries, began=began - 600).pause_after(away)
 
 
 def test_the_client_needs_neither_spark_nor_airflow() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.deadline import deadline, until
-from tests.library.relay.published import Published, declared, deployed
+from tests.library.relay.published import Published, declared, deployed, publish_all
 from truelog.client import output_table
 from truelog.client.errors import Unavailable
 from truelog.client.output_table import OutputTable
@@ -27,12 +27,6 @@ def view(platform: Settings, connection: Connection) -> Iterator[Published]:
     deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
 
 
-def publish(settings: Settings) -> None:
-    with view_outputs.open_outputs(settings) as outputs:
-        while outputs.publish():
-            pass
-
-
 def opened(view: Published) -> OutputTable:
     return OutputTable(view.topic, view.settings.kafka(KafkaUser.READER), deadline(30))
 
@@ -46,13 +40,13 @@ def require_equal(table: OutputTable, view: Published) -> None:
 def test_a_table_is_read_to_its_end_and_followed(view: Published) -> None:
     for _ in range(20):
         view.change_at_random()
-    publish(view.settings)
+    publish_all(view.settings)
     with opened(view) as table:
         require_equal(table, view)
         assert not table.follow()
         for _ in range(5):
             view.change_at_random()
-            publish(view.settings)
+            publish_all(view.settings)
             table.follow(deadline(10))
             require_equal(table, view)
 
@@ -60,10 +54,10 @@ def test_a_table_is_read_to_its_end_and_followed(view: Published) -> None:
 def test_nothing_is_shown_before_the_end(view: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that a reader has read, but not up to the end, were never in the view together."""
     view.change({"p1": "1"})
-    publish(view.settings)
+    publish_all(view.settings)
     with opened(view) as table:
         view.change({"p1": "2", "p2": "2"})
-        publish(view.settings)
+        publish_all(view.settings)
         keep, kept = table._keep, list[int]()
 
         def counted(message: Any) -> bool:
@@ -79,7 +73,7 @@ def test_nothing_is_shown_before_the_end(view: Published, monkeypatch: pytest.Mo
 def test_a_reader_that_was_away_for_too_long_begins_again(view: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tombstone of a row is gone from the topic, so only a new beginning forgets the row."""
     view.change({"p1": "1", "p2": "1"})
-    publish(view.settings)
+    publish_all(view.settings)
     with opened(view) as table:
         assert len(table.rows) == 2
         table._read["ghost"] = {"product": "ghost", "amount": 1}
@@ -94,19 +88,19 @@ def test_a_reader_that_was_away_for_too_long_begins_again(view: Published, monke
 def test_a_compacted_topic_gives_the_table(view: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka removes earlier records of a key while a reader follows."""
     monkeypatch.setattr(view_outputs, "OUTPUT_CONFIG", view_feed.OUTPUT_CONFIG | COMPACTED)
-    publish(view.settings)
+    publish_all(view.settings)
     with opened(view) as follower:
         for _ in range(12):
             for _ in range(10):
                 view.change(
                     {f"p{n}": str(view.chosen.randrange(99)) for n in range(20)}, f"p{view.chosen.randrange(20)}"
                 )
-            publish(view.settings)
+            publish_all(view.settings)
             follower.follow()
 
         def require_compacted() -> None:
             view.change_at_random()
-            publish(view.settings)
+            publish_all(view.settings)
             follower.follow()
             numbers = view.read()[1]
             if len(numbers) >= view.number() // 2:
@@ -120,11 +114,11 @@ def test_a_compacted_topic_gives_the_table(view: Published, monkeypatch: pytest.
 
 def test_a_topic_that_was_created_again_is_read_again(view: Published) -> None:
     view.change({"p1": "1", "p2": "1"})
-    publish(view.settings)
+    publish_all(view.settings)
     with opened(view) as table:
         table._id = "of another topic"
         view.change({}, "p1")
-        publish(view.settings)
+        publish_all(view.settings)
         assert table.follow(deadline(10))
         require_equal(table, view)
 
@@ -138,7 +132,7 @@ def test_the_example_of_the_page_runs(
     view: Published, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view.change({"p1": "1", "p2": "2"})
-    publish(view.settings)
+    publish_all(view.settings)
     settings = view.settings
     text = (PROJECT / "docs" / "outputs.md").read_text().replace("view.cart.v1", view.topic)
     text = text.replace("127.0.0.1:19092", settings.kafka_bootstrap)

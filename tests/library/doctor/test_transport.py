@@ -116,6 +116,13 @@ def test_another_ca_is_refused_with_the_cure(secure: Settings, tmp_path: Path) -
     assert "TRUELOG_KAFKA_CA_FILE" in reason(broker, failed.value.args[0])
 
 
+def test_without_a_ca_the_clients_decide_because_they_may_know_others(secure: Settings) -> None:
+    found = examined(secure.model_copy(update={"kafka_ca_file": None, "s3_ca_file": None}))
+    for [refused] in (found["kafka"], found["object store"]):
+        assert (refused.outcome, "certificate" in refused.found) == (Outcome.WARNING, True)
+        assert "the certificates that they know by default" in refused.cure
+
+
 def test_another_name_is_refused_with_the_cure(platform: Settings, authority: Authority) -> None:
     context = authority.identity(["db.example"]).context()
     with tls_front(platform.database_port, context, of_postgresql=True) as port:

@@ -42,7 +42,8 @@ def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
     answers = (at_noon(view, "person_id", PERSON), "{}"), (at_noon(view, "text", "x"), f'{{"text":"{TEXT}"}}')
     for past, found in answers:
         past_question.ask(connection, settings, past, "shop")
-        past_question.answer(connection, past, {"version": 1}, [found])
+        [asked] = past_question.waiting(connection)
+        past_question.answer(connection, asked, {"version": 1}, [found])
     past_question.ask(connection, settings, at_noon("other", "person_id", PERSON), "shop")
     a_repair(connection, view, before={"text": TEXT})
     an_operation(connection, f"person_id={PERSON}")

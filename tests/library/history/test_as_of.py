@@ -196,7 +196,7 @@ def test_an_application_asks_over_http(ground: Archived) -> None:
 def answer_as_the_job(ground: Archived) -> None:
     context = replace(ground.lab.context, views=LoadedViews([ground.compiled]))
     with connect(ground.lab.settings, autocommit=True) as connection:
-        answer_each(context, connection, past_question.begin(connection))
+        answer_each(context, connection, past_question.waiting(connection))
 
 
 def require_known(api: Asking, path: str, asked: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 """Each Kafka principal may do its duty and nothing else, and a wrong password is reported as a wrong password."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -109,6 +110,21 @@ def test_set_up_changes_nothing_the_second_time(kafka: Settings) -> None:
     access.create_users(broker, kafka)
     topics.sync_topics(kafka, load_events())
     assert access._existing(broker) == before
+
+
+class _WithoutAuthorizer:
+    """A broker that answers as one without an authorizer."""
+
+    def describe_acls(self, *_: object, **__: object) -> "Future[list[object]]":
+        answer = Future[list[object]]()
+        answer.set_exception(KafkaException(KafkaError(KafkaError.SECURITY_DISABLED)))
+        return answer
+
+
+def test_a_broker_without_an_authorizer_needs_no_rules(caplog: pytest.LogCaptureFixture) -> None:
+    broker: Any = _WithoutAuthorizer()
+    access.grant_writing(broker, {"page_view": load_events()["page_view"].topic})
+    assert "Kafka has no authorizer" in caplog.text
 
 
 def test_a_platform_of_an_earlier_release_has_only_the_main_principal(kafka: Settings) -> None:

@@ -80,6 +80,20 @@ def test_old_results_are_deleted_except_the_newest_and_what_a_certificate_names(
     assert left(connection, "SELECT key FROM truelog.repair WHERE view = %s", view) == []
 
 
+def test_a_question_about_the_past_waits_for_a_day(connection: Connection, postgresql: Settings, view: str) -> None:
+    """An answer is kept for an hour."""
+    for digest, hours, answered in (("new", 23, False), ("old", 25, False), ("told", 2, True)):
+        connection.execute(
+            "INSERT INTO truelog.past_question "
+            "(digest, view, version, at, asked, asker, asked_at, answered_at, status) "
+            "SELECT %s, %s, 1, now(), '{}', 'a', now() - make_interval(hours => %s), a.at, a.status "
+            "FROM (SELECT CASE WHEN %s THEN now() END AS at, CASE WHEN %s THEN 409 END AS status) a",
+            (digest, view, hours, answered, answered),
+        )
+    delete_old_rows(connection, postgresql)
+    assert left(connection, "DELETE FROM truelog.past_question WHERE view = %s RETURNING digest", view) == ["new"]
+
+
 def test_rows_are_deleted_in_portions(
     connection: Connection, postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

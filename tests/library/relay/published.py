@@ -14,12 +14,15 @@ import psycopg
 from psycopg import sql
 from pyspark.sql.types import DecimalType, StringType
 
+from tests.deadline import until
 from tests.library.relay.read_topic import records, table
 from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.log.kafka_reader import headers_of
+from truelog.relay import view_outputs
 from truelog.relay.view_feed import topic_of
 from truelog.storage.database import Connection, connect
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.tables import deploy
 from truelog.tables.compiled_view import CompiledView
@@ -39,6 +42,21 @@ def declared(name: str, *, publish: bool = True) -> CompiledView:
     )
     types = {"product": StringType(), "amount": DecimalType(38, 12)}
     return CompiledView((Table(name, view, types, "published"),))
+
+
+def publish_all(settings: Settings) -> None:
+    """Publish until everything is sent that can be. A broker may refuse the records of a new topic for a moment."""
+    with view_outputs.open_outputs(settings) as outputs:
+
+        def require_all() -> None:
+            while outputs.publish():
+                pass
+            query = "SELECT view, trouble FROM truelog.output WHERE beginning IS NOT NULL AND sent < number "
+            query += "AND NOT starts_with(trouble, 'resync')"
+            if left := outputs.connection.execute(query.encode()).fetchall():
+                raise ServiceDown(str(left))
+
+        until(require_all, 30, "the relay")
 
 
 @dataclass

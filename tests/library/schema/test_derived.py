@@ -10,18 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.house.tree import PROJECT
 from tests.library.hostile import THING
-from truelog.schema import derived
-from truelog.schema.derived import Derived
+from truelog.schema import derived, event_version
+from truelog.schema.derived import Derivation, Derived
 from truelog.schema.event import load_event, load_events
 from truelog.support.errors import BadDeclaration
 
+DOCS = PROJECT / "docs/urls.md"
 [URL] = load_events()["page_view"].derived
 HOSTS = st.from_regex(r"[a-z][a-z0-9-]{0,9}(\.[a-z]{2,5}){0,2}|\[[0-9a-f:]{2,9}\]", fullmatch=True)
 PATHS = st.from_regex(r"(/[\w%.~ é-]{0,5}){0,3}", fullmatch=True)
 
 
-def found(texts: list[str | None], declared: Derived = URL) -> list[tuple[str | None, ...]]:
+def found(texts: list[str | None], declared: Derivation = URL) -> list[tuple[str | None, ...]]:
     columns = declared.columns(pa.array(texts, pa.string()))
     return list(zip(*(columns[name].to_pylist() for name in declared.names), strict=True))
 
@@ -40,6 +42,11 @@ def test_host_and_page_of_a_url() -> None:
         "http://[bad": (None, None),
         "http://h:8a/x": (None, None),
         "http:///x": (None, None),
+        "https://ZQB.example/X": ("zqb.example", "/X"),
+        "//zqb.example/x": ("zqb.example", "/x"),
+        "http://ann@home@h/x": ("h", "/x"),
+        " http://h/x \n": ("h", "/x"),
+        "http://h/a b ?q ": ("h", "/a b "),
         "mailto:a@b": (None, None),
         "": (None, None),
     }
@@ -62,6 +69,19 @@ def test_law_each_text_is_matched_alone(texts: list[str | None]) -> None:
     assert found(texts) == [row for text in texts for row in found([text])]
     sliced = pa.array([None, "http://x/", *texts], pa.string()).slice(2)
     assert URL.columns(sliced)["host"].to_pylist() == [host for host, _ in found(texts)]
+
+
+def test_the_table_of_the_docs_is_true() -> None:
+    table = re.findall(r"^\| `([^|]+)` \| (?:`(.*)`)? ?\| (?:`(.*)`)? ?\|$", DOCS.read_text(), re.MULTILINE)
+    assert len(table) == 14
+    assert found([url for url, _, _ in table]) == [(host or None, page or None) for _, host, page in table]
+
+
+@given(st.lists(st.sampled_from(("http://h/p", "//H", "HTTP:", "//", "@", "/", "\\", "?", "#", ":80", " ", "é", "É"))))
+def test_law_a_host_has_no_capital_letters_of_ascii_and_no_delimiters(parts: list[str]) -> None:
+    [(host, page)] = found(["".join(parts)])
+    assert host is None or not set("ABCDEFGHIJKLMNOPQRSTUVWXYZ/?#@") & {*host}
+    assert page is None or (page.startswith("/") and not {"?", "#"} & {*page})
 
 
 def test_an_empty_group_is_null() -> None:
@@ -113,3 +133,24 @@ def test_a_file_declares_derived_columns(tmp_path: Path) -> None:
     assert said.arrow_schema.names[-2:] == ["text", "word"]
     assert re.search(r"\| word \| str, from text \|.*The first word\.", said.markdown)
     assert "word" not in said.json_schema["properties"]
+
+
+def test_a_column_has_the_words_of_a_field(tmp_path: Path) -> None:
+    path = tmp_path / "said.py"
+    path.write_text(
+        "from truelog import DerivedWords, Event, Topic\n"
+        "TOPIC = Topic(key=None, subject=(), partitions=1, retention='1 day')\n"
+        "DERIVED = [DerivedWords('text', 'said', 'What was said.')]\n"
+        "class Said(Event):\n    text: str\n"
+    )
+    said = load_event(path)
+    assert said.derived[0].columns(pa.array(["Café, 東京都", "?", None])) == {
+        "said": pa.array(["cafe 東京 京都", None, None])
+    }
+    assert re.search(r"\| said \| str, from text \|.*What was said\.", said.markdown)
+    declaration = event_version.declaration_of(said)
+    assert declaration["derived"] == [{"source": "text", "words": "said", "rule": 1}]
+    assert event_version.from_declaration("said", declaration, said.topic, said.quality).derived == said.derived
+    declaration["derived"][0]["rule"] = 2
+    with pytest.raises(BadDeclaration, match="finds words by the rule 1, not 2"):
+        event_version.from_declaration("said", declaration, said.topic, said.quality)

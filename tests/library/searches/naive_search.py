@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from random import Random
 
 from truelog.searches.query import All, Any, Beginning, Not, Phrase, Query
-from truelog.searches.words import words
+from truelog.text.words import words
 
 WORDS = ("log", "Logs", "LOGÉ", "down", "up", "Straße", "strasse", "kafka", "東京", "नमस्ते", "e\u0301te", "x-ray")
 SEPARATORS = (" ", ", ", "  ", "\u00a0", "-", "/", "\n", "… ")

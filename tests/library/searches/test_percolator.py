@@ -13,8 +13,8 @@ from truelog.searches.document import SNIPPET, Document
 from truelog.searches.index import Frequencies, Index, entry
 from truelog.searches.percolator import Known, Percolator
 from truelog.searches.query import Query
-from truelog.searches.words import words
 from truelog.support.errors import BadInput
+from truelog.text.words import words
 
 FIELDS = ("text", "title")
 
@@ -63,6 +63,20 @@ def test_each_word_of_a_text_finds_it(text: str) -> None:
         parsed = query.parse(f'"{word}"', FIELDS)
         assert document.fits(parsed)
         assert document.snippet(parsed)
+
+
+@pytest.mark.parametrize(
+    ("text", "fitting", "other"),
+    [
+        ("東京都*", "新東京都庁", "東京と京都"),
+        ("iPhone手*", "ein iPhone手机", "iPhone 15"),
+        ("手机iPh*", "新手机iPhone15", "手机"),
+    ],
+)
+def test_a_beginning_in_a_script_without_spaces_finds_texts_that_go_on(text: str, fitting: str, other: str) -> None:
+    searched = Index([entry("s", query.parse(text, FIELDS))], Frequencies())
+    assert [each.key for each in searched.found(Document({"text": fitting}))] == ["s"]
+    assert not list(searched.found(Document({"text": other})))
 
 
 def test_versions_judge_the_events_between_their_offsets() -> None:

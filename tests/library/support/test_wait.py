@@ -1,5 +1,6 @@
 """A process that starts during an outage waits for its services, as long as it may, and until it is stopped."""
 
+import itertools
 import logging
 from threading import Event
 
@@ -36,6 +37,17 @@ def test_a_start_waits_for_each_service_and_says_each_reason_once(caplog: pytest
     assert prepared == ["once"]
     said = [each.removeprefix("a start waits for its services after ") for each in caplog.messages]
     assert said == ["OperationalError: down", "ServiceDown: Kafka", "OperationalError: starting"]
+
+
+def test_a_reason_that_lasts_is_said_again_at_growing_intervals(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a wrong password, which no time cures."""
+    clock = itertools.count()
+    monkeypatch.setattr("truelog.support.wait.time.monotonic", lambda: float(next(clock)))
+    outlast(Outage(*[ServiceDown("a wrong password")] * 50), Event(), seconds=1000.0)
+    assert 3 <= len(caplog.messages) <= 6
+    assert {*caplog.messages} == {"a start waits for its services after ServiceDown: a wrong password"}
 
 
 def test_a_start_waits_as_long_as_it_may_and_for_outages_alone() -> None:

@@ -133,7 +133,7 @@ def test_the_tables_of_a_version_are_dropped_together(ground: Archived) -> None:
     assert dropped == f"{own}_dropped"
     assert diff_tables(connection, name, 1) == {"": f"{own}_diff", "dropped": f"{dropped}_diff"}
     for relation in (name, f"{name}_dropped"):
-        connection.execute(sql.SQL("DROP VIEW {}").format(sql.Identifier("views", relation)))
+        connection.execute(sql.SQL("DROP VIEW {} CASCADE").format(sql.Identifier("views", relation)))
     assert superseded.drop_version(ground.lab.settings, connection, Version(name, 1))
     [left] = connection.execute("SELECT to_regclass(%s), to_regclass(%s)", (f"state.{own}", f"state.{dropped}"))
     assert left == (None, None)

@@ -157,8 +157,8 @@ def resend(view: View, begin: Begin = None, key: Key = None, as_json: AsJson = F
     The rows that changed after the number or the time are published as they are now, and each row that vanished as a
     tombstone. Consumers that have lost nothing get rows that they have. See `docs/outputs.md`.
     """
+    from truelog.exports import resend as command
     from truelog.exports.query import Condition
-    from truelog.maintenance import resend as command
     from truelog.storage.audit_trail import by_hand
 
     after = None if begin is None else int(begin) if begin.isdecimal() else past_time(begin)

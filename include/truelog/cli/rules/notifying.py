@@ -33,6 +33,7 @@ Window = Annotated[
 Template = Annotated[str | None, typer.Option(help="The text, with columns of the row such as $entity_id.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many to show.")]
 Waiting = Annotated[bool, typer.Option("--waiting", help="Only notifications that are not delivered yet.")]
+Lost = Annotated[bool, typer.Option("--lost", help="Only notifications that were refused or abandoned.")]
 
 app = typer.Typer(help="Notifications of matches, hits and rows, and their deliveries.", no_args_is_help=True)
 
@@ -151,13 +152,15 @@ def show(name: Name, limit: Limit = 10, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def deliveries(name: MaybeName = None, limit: Limit = 20, waiting: Waiting = False, as_json: AsJson = False) -> None:
+def deliveries(
+    name: MaybeName = None, limit: Limit = 20, waiting: Waiting = False, lost: Lost = False, as_json: AsJson = False
+) -> None:
     """List the latest notifications with their tries, the newest first."""
     from truelog.notifications import history
     from truelog.storage import db_snapshot
 
     with db_snapshot.read_snapshot(Settings()) as connection:
-        found = history.deliveries(connection, name, limit, waiting=waiting)
+        found = history.deliveries(connection, name, limit, waiting=waiting, lost=lost)
     if as_json:
         print_json({"deliveries": found})
     else:

@@ -17,6 +17,7 @@ from truelog.history.past_question import ANSWERED, WRONG, PastAnswer, PastQuest
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rows.catalogue import KnownView
 from truelog.services.api.rows.parameters import RowParameters
+from truelog.services.api.rows.reads import RECONNECT_SECONDS
 from truelog.services.api.rows.statement import RowQuestion
 from truelog.support import timestamps
 from truelog.support.errors import BadInput, RequestRefused
@@ -36,7 +37,7 @@ class Past:
         self._settings = settings
         self._pool = ConnectionPool(
             kwargs=settings.database() | {"autocommit": True, "connect_timeout": 5},
-            min_size=0, max_size=_MOST_CONNECTIONS, timeout=_SECONDS, open=False,
+            min_size=0, max_size=_MOST_CONNECTIONS, timeout=_SECONDS, reconnect_timeout=RECONNECT_SECONDS, open=False,
         )  # fmt: skip
 
     def open(self) -> None:

@@ -1,6 +1,7 @@
 """Full-text search: the rows of a view whose words match, the best first.
 
 A view that can be searched presents a relation with one column of the type `tsvector`, such as `people_search`.
+`truelog.word_vector` makes the column, or `to_tsvector('english', …)`, and the words of a search are found likewise.
 """
 
 from typing import Annotated
@@ -17,9 +18,11 @@ from truelog.support.errors import RequestRefused
 _VECTOR = "tsvector"
 _PAGE = """
 SELECT (SELECT row_to_json(_row)::text FROM (SELECT {columns}) AS _row) AS row, ''::text AS place
-FROM {relation} AS r CROSS JOIN websearch_to_tsquery('english', %(words)s) AS q
+FROM {relation} AS r CROSS JOIN {query} AS q
 WHERE r.{vector} @@ q ORDER BY ts_rank(r.{vector}, q) DESC, {columns} LIMIT {limit}
 """
+_QUERY = "truelog.word_query(%(words)s)"
+_ENGLISH_QUERY = "websearch_to_tsquery('english', %(words)s)"
 
 
 class SearchParameters(BaseModel):
@@ -59,6 +62,7 @@ def statement(view: KnownView, asked: SearchParameters) -> Statement:
     page = sql.SQL(_PAGE).format(
         columns=columns,
         relation=sql.Identifier("views", relation.name),
+        query=sql.SQL(_QUERY if relation.has_words else _ENGLISH_QUERY),
         vector=sql.Identifier(vector),
         limit=sql.Literal(asked.limit + 1),
     )

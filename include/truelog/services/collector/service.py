@@ -109,13 +109,14 @@ class Collector:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        # First: if the database is down, the start is tried again, and each try would leave a client of Kafka behind.
+        self._classifier = EventClassifier(event_registry.event_types(settings), settings.collector_event_bytes)
         self.producer = EventProducer(settings)
         self._limiter = RateLimiter(DecisionReader(settings)) if settings.collector_rate_limit else None
         self._capacity = _capacity(settings)
         self._addresses = AddressEventLimit(settings.collector_browser_events)
         self._recent = RecentEvents()
         self._dead_letters = DeadLetterLimit(settings.collector_key_dead_letters, settings.collector_body_events)
-        self._classifier = EventClassifier(event_registry.event_types(settings), settings.collector_event_bytes)
         self._tokens = TokenMaker(settings)
         # One thread, because Python runs one thread at a time: more threads would only delay the event loop.
         self._thread = ThreadPoolExecutor(1, "events")

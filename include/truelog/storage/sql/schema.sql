@@ -462,6 +462,7 @@ CREATE TABLE truelog.notification_delivery (
 );
 CREATE INDEX notification_delivery_waiting ON truelog.notification_delivery (channel, next_at, number) WHERE done_at IS NULL;
 CREATE INDEX notification_delivery_held ON truelog.notification_delivery (incident) WHERE done_at IS NULL AND next_at = 'infinity';
+CREATE INDEX notification_delivery_lost ON truelog.notification_delivery (done_at) WHERE outcome IN ('refused', 'abandoned');
 CREATE INDEX notification_delivery_incident ON truelog.notification_delivery (incident, number);
 COMMENT ON TABLE truelog.notification_delivery IS 'The notifications of incidents, with the tries to deliver each';
 

@@ -19,13 +19,22 @@ _BEGIN = "-----BEGIN CERTIFICATE-----"
 def trusted(file: Path | None, setting: str) -> str:
     """The path of the PEM file that a setting names, or of the system's own certificates if it names none.
 
-    Each client gets the path, because the clients would otherwise look for certificates in different places.
+    Clients of PostgreSQL need a file: without one, they verify no server.
+
+    Raises:
+        NotSetUp: there is no such file, or it contains no certificate in PEM format.
+    """
+    return named(file, setting) or _of_system(setting)
+
+
+def named(file: Path | None, setting: str) -> str | None:
+    """The path of the PEM file that a setting names. If it names none, each client trusts what it trusts by default.
 
     Raises:
         NotSetUp: there is no such file, or it contains no certificate in PEM format.
     """
     if file is None:
-        return _of_system(setting)
+        return None
     try:
         text = file.read_text("latin-1")
     except OSError as error:
@@ -36,8 +45,8 @@ def trusted(file: Path | None, setting: str) -> str:
 
 
 def _of_system(setting: str) -> str:
-    named = ssl.get_default_verify_paths().cafile
-    found = next((each for each in (named, *_SYSTEM) if each and os.path.isfile(each)), None)
+    default = ssl.get_default_verify_paths().cafile
+    found = next((each for each in (default, *_SYSTEM) if each and os.path.isfile(each)), None)
     if found is None:
         raise NotSetUp(f"this machine has no file of trusted certificates: name one in {setting}")
     return found

@@ -1,15 +1,18 @@
 """How clients of Kafka connect: those of librdkafka, of Spark and of Kafka Connect."""
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import SecretStr
+from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
-from truelog.support.setting_groups.certificates import trusted
+from truelog.support.setting_groups.certificates import named
 
 _CA = "TRUELOG_KAFKA_CA_FILE"
+_PORT = 9092
+_SERVER = re.compile(r"(\w+://)?(?P<host>\[[\w:.%]+\]|[^\s\[\]:/]+)(:(?P<port>\d+))?")
 
 
 class KafkaUser(StrEnum):
@@ -46,12 +49,28 @@ class KafkaSettings(BaseSettings):
     kafka_relay_password: SecretStr = SecretStr("")
     kafka_protocol: Literal["SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXT", "SSL"] = "SASL_PLAINTEXT"
     kafka_mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"] = "SCRAM-SHA-512"
-    kafka_ca_file: Path | None = None  # a PEM file with the brokers' CA; the system's certificates by default
+    kafka_ca_file: Path | None = None  # a PEM file with the brokers' CA; what each client trusts by default
 
     @property
     def kafka_passwords(self) -> dict[KafkaUser, SecretStr]:
         """The passwords of the principals with few rights. A password may be empty."""
         return {user: getattr(self, user.password_setting) for user in KafkaUser if user is not KafkaUser.ADMIN}
+
+    @field_validator("kafka_bootstrap")
+    @classmethod
+    def _with_ports(cls, value: str) -> str:
+        """Add the usual port where none is named, because Java's clients refuse such a server."""
+        found = {each: _SERVER.fullmatch(each) for each in map(str.strip, value.split(",")) if each}
+        wrong = [each for each, server in found.items() if server is None]
+        if wrong or not found:
+            raise ValueError(f"{', '.join(wrong) or 'no server'}: name servers as host:port, or [IPv6]:port")
+        return ",".join(f"{server['host']}:{server['port'] or _PORT}" for server in found.values() if server)
+
+    @field_validator("kafka_protocol", mode="before")
+    @classmethod
+    def _as_librdkafka(cls, value: object) -> object:
+        """Accept small letters, as librdkafka does, but not Java."""
+        return value.upper() if isinstance(value, str) else value
 
     @property
     def kafka_servers(self) -> list[tuple[str, int]]:
@@ -60,9 +79,13 @@ class KafkaSettings(BaseSettings):
         return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
     @property
+    def kafka_is_encrypted(self) -> bool:
+        return self.kafka_protocol.endswith("SSL")
+
+    @property
     def kafka_trust(self) -> str | None:
-        """The file of the certificates that clients trust; None without TLS."""
-        return trusted(self.kafka_ca_file, _CA) if self.kafka_protocol.endswith("SSL") else None
+        """The file of the CA that clients trust; None without TLS, or if each client trusts what it does by default."""
+        return named(self.kafka_ca_file, _CA) if self.kafka_is_encrypted else None
 
     def kafka(self, user: KafkaUser = KafkaUser.ADMIN) -> dict[str, Any]:
         """Configuration for a `confluent_kafka` client."""

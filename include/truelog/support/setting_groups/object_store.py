@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings
 
-from truelog.support.setting_groups.certificates import trusted
+from truelog.support.setting_groups.certificates import named
 
 CA_FILE = "truelog.s3.ca-file"
 _FILE_IO = "truelog.storage.bucket_file_io.BucketFileIO"  # PyIceberg imports it where it opens files
@@ -22,17 +22,20 @@ class ObjectStoreSettings(BaseSettings):
     s3_bucket: str = "truelog"
     s3_access_key: str
     s3_secret_key: SecretStr
-    s3_ca_file: Path | None = None  # a PEM file with the store's CA; the system's certificates by default
+    s3_ca_file: Path | None = None  # a PEM file with the store's CA; what each client trusts by default
 
     @property
     def warehouse(self) -> str:
         return f"s3://{self.s3_bucket}/warehouse"
 
     @property
+    def s3_is_encrypted(self) -> bool:
+        return urlsplit(self.s3_endpoint).scheme == "https"
+
+    @property
     def s3_trust(self) -> str | None:
-        """The file of the certificates that clients trust; None without TLS."""
-        is_encrypted = urlsplit(self.s3_endpoint).scheme == "https"
-        return trusted(self.s3_ca_file, "TRUELOG_S3_CA_FILE") if is_encrypted else None
+        """The file of the CA that clients trust; None without TLS, or if each client trusts what it does by default."""
+        return named(self.s3_ca_file, "TRUELOG_S3_CA_FILE") if self.s3_is_encrypted else None
 
     def object_store(self) -> dict[str, str]:
         """PyIceberg properties for access to the bucket alone. Spark ships them to tasks."""

@@ -7,6 +7,7 @@ import pytest
 
 from tests.builders.notifications import (
     a_waiting_notification,
+    every_notification_is,
     no_notifications,
     set_rule,
     the_notifier_has_read,
@@ -16,10 +17,11 @@ from tests.builders.outputs import an_output, forget_outputs
 from truelog.alerts.kind import KINDS
 from truelog.alerts.rules import Observation
 from truelog.alerts.sources import notifications
+from truelog.notifications import history
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
-SECOND = timedelta(seconds=1)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 
 
 @pytest.fixture
@@ -66,3 +68,24 @@ def test_what_waits_for_a_minute_is_found(postgresql: Settings, database: Connec
     assert found.keys() == {"notifier_behind/hits", "notifications_waiting/ops"}
     assert found["notifier_behind/hits"].startswith("1 changed rows are not read; the oldest is 90 s old")
     assert found["notifications_waiting/ops"].endswith("it answered 503")
+
+
+def test_what_never_arrives_is_found_for_an_hour(postgresql: Settings, database: Connection) -> None:
+    a_waiting_notification(database, "old", 3 * HOUR, failed="it answered 400")
+    every_notification_is(database, "refused", 61 * MINUTE)
+    a_waiting_notification(database, "arrived", HOUR)
+    every_notification_is(database, "delivered", MINUTE)
+    a_waiting_notification(database, "ended", HOUR)
+    every_notification_is(database, "over", MINUTE)
+    assert notifications.observe(postgresql) == Observation()
+    a_waiting_notification(database, "ops", 2 * MINUTE, failed="it answered 413")
+    every_notification_is(database, "refused", MINUTE)
+    a_waiting_notification(database, "mail", 72 * HOUR, failed="it answered 503")
+    every_notification_is(database, "abandoned", MINUTE)
+    found = causes(notifications.observe(postgresql))
+    assert found["notifications_lost/ops"] == (
+        "1 notifications of the last hour never arrived; the newest: it answered 413"
+    )
+    assert found.keys() == {"notifications_lost/ops", "notifications_lost/mail"}
+    lost = history.deliveries(database, None, 10, lost=True)
+    assert [each["channel"] for each in lost] == ["mail", "ops", "old"]

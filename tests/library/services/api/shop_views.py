@@ -1,9 +1,11 @@
 """Views for the tests of the API: real tables, made by the code that deploys views. There is no Spark session.
 
-`page_counts` has a key of two columns, which may be NULL, and a presented relation. `products` can be searched.
+`page_counts` has a key of two columns, which may be NULL, and a presented relation. `products` can be searched, and
+`english_products` by the words that PostgreSQL's own parser finds.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pyspark.sql.types import DataType, IntegerType, StringType, TimestampType
 
@@ -15,7 +17,7 @@ from truelog.tables import deploy
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.table import Table
 
-PAGES, PRODUCTS = "page_counts", "products"
+PAGES, PRODUCTS, ENGLISH = "page_counts", "products", "english_products"
 IDS = {"page_view": "an-id"}
 
 
@@ -36,10 +38,14 @@ def deploy_views(connection: Connection, version: int = 1) -> None:
         transform=lambda search: search,
         key=("name",),
         measures={"sold": Sum()},
-        present={"documents": "SELECT name, sold, to_tsvector('english', name) AS document FROM {view}"},
+        present={"documents": "SELECT name, sold, truelog.word_vector(name, 'A') AS document FROM {view}"},
     )
     found: dict[str, DataType] = {"name": StringType(), "sold": IntegerType()}
     deploy.deploy_table(connection, CompiledView((Table(PRODUCTS, products, found, "products"),)))
+    english = {"documents": "SELECT name, sold, to_tsvector('english', name) AS document FROM {view}"}
+    deploy.deploy_table(
+        connection, CompiledView((Table(ENGLISH, replace(products, present=english), found, "english"),))
+    )
 
 
 def count(connection: Connection, rows: Iterable[Sequence[object]], version: int = 1) -> None:
@@ -53,7 +59,8 @@ def count(connection: Connection, rows: Iterable[Sequence[object]], version: int
 def sell(connection: Connection, **sold: int) -> None:
     with connection.cursor() as cursor:
         rows = [(name.replace("_", " "), number) for name, number in sold.items()]
-        cursor.executemany(f"INSERT INTO state.{PRODUCTS}_v1 (name, sold) VALUES (%s, %s)".encode(), rows)
+        for view in (PRODUCTS, ENGLISH):
+            cursor.executemany(f"INSERT INTO state.{view}_v1 (name, sold) VALUES (%s, %s)".encode(), rows)
 
 
 def at(*offsets: int) -> Positions:

@@ -26,6 +26,10 @@ def test_a_file_without_certificates_is_named(tmp_path: Path, content: bytes | N
         certificates.trusted(file, "TRUELOG_S3_CA_FILE")
 
 
+def test_without_a_file_each_client_keeps_its_default() -> None:
+    assert certificates.named(None, "TRUELOG_S3_CA_FILE") is None
+
+
 def test_by_default_the_system_says_whom_to_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "system.pem").write_text(PEM)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))

@@ -32,9 +32,23 @@ def test_with_tls_each_client_trusts_the_same_ca(chosen: Chosen, ca: Path, proto
     assert settings.spark_kafka().items() >= {f"kafka.{name}": value for name, value in java.items()}.items()
 
 
+def test_without_a_ca_each_client_trusts_what_it_does_by_default(chosen: Chosen) -> None:
+    settings = chosen(kafka_protocol="sasl_ssl")  # as librdkafka accepts it, but not Java
+    for options in (settings.kafka(), settings.connect_kafka(), settings.spark_kafka()):
+        assert [each for each in options if "ssl." in each] == []
+        assert "SASL_SSL" in options.values()
+
+
 def test_each_bootstrap_server_has_a_host_and_a_port(chosen: Chosen) -> None:
-    found = chosen(kafka_bootstrap="kafka.example:1, [::1]:2").kafka_servers
-    assert found == [("kafka.example", 1), ("::1", 2)]
+    settings = chosen(kafka_bootstrap="kafka.example:1, [::1]:2,SASL_SSL://broker,[::1],")
+    assert settings.kafka_servers == [("kafka.example", 1), ("::1", 2), ("broker", 9092), ("::1", 9092)]
+    assert settings.kafka()["bootstrap.servers"] == "kafka.example:1,[::1]:2,broker:9092,[::1]:9092"
+
+
+@pytest.mark.parametrize("value", ["", "broker:", "broker:port", "::1", "http://broker/path"])
+def test_an_unclear_bootstrap_server_is_refused(chosen: Chosen, value: str) -> None:
+    with pytest.raises(NotSetUp, match=r"kafka_bootstrap.*name servers as host:port"):
+        chosen(kafka_bootstrap=value)
 
 
 def test_a_password_may_contain_quotes(chosen: Chosen) -> None:

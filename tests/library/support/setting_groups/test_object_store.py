@@ -33,6 +33,15 @@ def test_with_tls_each_client_trusts_the_same_ca(chosen: Chosen, ca: Path) -> No
     assert store.items() <= settings.iceberg().items()
 
 
+def test_without_a_ca_each_client_trusts_what_it_does_by_default(chosen: Chosen) -> None:
+    settings, plain = chosen(s3_endpoint="https://s3.example"), chosen().object_store()
+    store = settings.object_store()
+    assert store == plain | {"s3.endpoint": "https://s3.example"}
+    assert boto_arguments(store)["verify"] is None  # so that AWS_CA_BUNDLE counts
+    assert not isinstance(load_file_io(settings.iceberg()), BucketFileIO)
+    assert trust_store.java_options(settings) == []
+
+
 def test_a_ca_without_tls_is_no_error_but_tls_without_its_ca_is(chosen: Chosen, tmp_path: Path) -> None:
     chosen(s3_ca_file=tmp_path / "absent.pem").object_store()
     with pytest.raises(NotSetUp, match=r"TRUELOG_S3_CA_FILE: .*absent.pem cannot be read: No such file"):

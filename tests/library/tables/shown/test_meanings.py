@@ -8,6 +8,7 @@ import pytest
 from tests.beds.lab import Lab
 from truelog import Meaning
 from truelog.storage.database import Connection
+from truelog.support.errors import BadDeclaration
 from truelog.tables import deploy
 from truelog.views import catalogue
 
@@ -46,3 +47,9 @@ def test_a_meaning_names_a_column_that_exists(lab: Lab) -> None:
     )
     with lab.connection.transaction(force_rollback=True), pytest.raises(psycopg.errors.UndefinedColumn, match="rank"):
         deploy.deploy_table(lab.connection, lab.compiled("page_views", view))
+
+
+def test_a_meaning_names_a_relation_that_exists(lab: Lab) -> None:
+    view = replace(catalogue.load_view("page_views"), version=9, meanings={"bussiest": Meaning("pages")})
+    with pytest.raises(BadDeclaration, match=r"names bussiest, which the view does not have; .*: busiest"):
+        lab.compiled("page_views", view)

@@ -46,7 +46,11 @@ keys AS (
         WHERE i.indrelid = t.stored AND i.indisunique
     ) AS key FROM tables t
 )
-SELECT r.name, d.version, coalesce(k.key, '{}')::text[] AS key, c.names, c.types, c.meanings
+SELECT r.name, d.version, coalesce(k.key, '{}')::text[] AS key, c.names, c.types, c.meanings, EXISTS (
+    SELECT FROM pg_rewrite w JOIN pg_depend p ON (p.classid, p.objid) = ('pg_rewrite'::regclass, w.oid)
+    JOIN pg_proc f ON (p.refclassid, p.refobjid) = ('pg_proc'::regclass, f.oid)
+    WHERE w.ev_class = r.oid AND (f.pronamespace::regnamespace::text, f.proname) = ('truelog', 'word_vector')
+) AS has_words
 FROM deployed d CROSS JOIN (SELECT oid, name FROM tables UNION ALL SELECT oid, name FROM presented) r
 LEFT JOIN keys k USING (oid) CROSS JOIN LATERAL (
     SELECT array_agg(attname ORDER BY attnum)::text[] AS names,
@@ -65,12 +69,16 @@ WHERE n.view = %s AND d.removed_at IS NOT NULL
 
 @dataclass(frozen=True)
 class Relation:
-    """A view, or a further relation of it, with the types and the meanings of its columns. It may have no key."""
+    """A view, or a further relation of it, with the types and the meanings of its columns. It may have no key.
+
+    has_words: whether `truelog.word_vector` makes one of its columns.
+    """
 
     name: str
     key: tuple[str, ...]
     types: Mapping[str, str]
     meanings: Mapping[str, str | None]
+    has_words: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The stable format for clients."""
@@ -137,7 +145,11 @@ class Catalogue:
             raise RequestRefused(404, removed or "there is no such view, or no application has created its table yet")
         relations = {
             row[0][len(shown) + 1 :]: Relation(
-                row[0], tuple(row[2]), dict(zip(row[3], row[4], strict=True)), dict(zip(row[3], row[5], strict=True))
+                row[0],
+                tuple(row[2]),
+                dict(zip(row[3], row[4], strict=True)),
+                dict(zip(row[3], row[5], strict=True)),
+                row[6],
             )
             for row in rows
         }

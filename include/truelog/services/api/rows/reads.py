@@ -17,7 +17,7 @@ from truelog.services.api.rows.catalogue import Catalogue
 from truelog.services.api.rows.waiting import PositionWatch, Reached
 from truelog.support.settings import Settings
 
-_CONNECTION_SECONDS = 2.0  # the longest wait for a connection
+CONNECTION_SECONDS = 2.0  # the longest wait for a connection
 # Then the next request tries again. By default, a pool waits up to a minute between its own tries in a long outage.
 RECONNECT_SECONDS = 2.0
 _FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is measured every ten seconds
@@ -54,7 +54,7 @@ class Reads:
             min_size=1,
             max_size=settings.api_connections,
             max_waiting=settings.api_requests,
-            timeout=_CONNECTION_SECONDS,
+            timeout=CONNECTION_SECONDS,
             reconnect_timeout=RECONNECT_SECONDS,
             open=False,
         )

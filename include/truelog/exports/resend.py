@@ -24,7 +24,7 @@ from truelog.relay.view_feed import topic_of
 from truelog.storage import audit_trail, exact_json
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect, read_value
-from truelog.support.errors import BadInput, TopicRefused
+from truelog.support.errors import BadInput, ServiceDown, TopicRefused
 from truelog.support.faults import reach
 from truelog.support.settings import Settings
 from truelog.support.wait import until
@@ -46,6 +46,13 @@ _COMPLETE = """
     FROM truelog.outbox o JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.step)
     WHERE (o.view, o.version) = (%(view)s, %(version)s)
 """
+# The outbox has every change from this number on.
+_FIRST = """
+    SELECT coalesce(
+        (SELECT min(number) FROM truelog.outbox WHERE (view, version) = (%(view)s, %(version)s)),
+        (SELECT number + 1 FROM truelog.output WHERE (view, version) = (%(view)s, %(version)s)), 1
+    )
+"""
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,14 @@ class Record(NamedTuple):
 
     number: int
     at: datetime  # of the view's transaction
+
+
+@dataclass(frozen=True)
+class Published:
+    """The last record of each key in the topic, which has every change before the number `end`."""
+
+    records: Mapping[str, Record]
+    end: int
 
 
 @dataclass(frozen=True)
@@ -100,16 +115,23 @@ def resend(settings: Settings, wanted: Wanted, doer: str) -> Resent:
     if not declared.publish:
         raise BadInput(f"{wanted.view} does not publish. Declare `publish=True` in its file.")
     with connect(settings, autocommit=True) as connection:
-        published = _published(settings, wanted.view, declared.version)  # before Spark starts
+        published = read_topic(settings, connection, wanted.view, declared.version)  # before Spark starts
         with open_view(settings, "truelog output", wanted.view) as (_, compiled):
             deploy.require_same_code(connection, compiled)
             return repeat(settings, connection, compiled, wanted, published, doer=doer)
 
 
-def _published(settings: Settings, view: str, version: int) -> dict[str, Record]:
+def read_topic(settings: Settings, connection: Connection, view: str, version: int) -> Published:
+    """What is published.
+
+    A row leaves the outbox after it is published, so what the outbox lacks at first is in the topic. The last number in
+    the topic alone does not say that, because Kafka removes old tombstones.
+    """
     topic = topic_of(view, version)
+    first = int(read_value(connection, _FIRST, {"view": view, "version": version}))
     try:
-        return last_records(settings, topic)
+        records = last_records(settings, topic)
+        return Published(records, max([first, *(each.number + 1 for each in records.values())]))
     except TopicRefused as missing:
         raise BadInput(
             f"Kafka has no topic {topic}. Run `truelog output resync {view}` if it was deleted."
@@ -129,16 +151,24 @@ def last_records(settings: Settings, topic: str) -> dict[str, Record]:
 
 def repeat(  # noqa: PLR0913
     settings: Settings, connection: Connection, compiled: CompiledView, wanted: Wanted,
-    published: Mapping[str, Record], *, doer: str,
+    published: Published, *, doer: str,
 ) -> Resent:  # fmt: skip
-    """Put the rows into the outbox again. `published` was read from the topic a short time ago."""
+    """Put the rows into the outbox again.
+
+    `published` was read from the topic before. It is read again if changes have left the outbox since.
+    """
     given = _given(compiled, wanted)
-    _require_possible(settings, connection, given, published)
-    from_topic = {key for key, record in published.items() if _is_after(record, given)}
+    _require_possible(settings, connection, given, published.records)
     sent: list[Resent] = []
 
     def record() -> None:
+        nonlocal published
+        if _has_gap(connection, given, published):
+            published = read_topic(settings, connection, given["view"], given["version"])
+        from_topic = {key for key, record in published.records.items() if _is_after(record, given)}
         with connection.transaction(), unnoticed(connection, compiled):
+            if _has_gap(connection, given, published):
+                raise ServiceDown("the relay has published rows since the topic was read")
             changed = {str(key) for (key,) in connection.execute(_CHANGED, given).fetchall()}
             keys = sorted(each for each in from_topic | changed if wanted.fits(each))
             sent[:] = [_repeat(connection, compiled, keys)]
@@ -148,6 +178,11 @@ def repeat(  # noqa: PLR0913
     about = f"version {sent[0].version}: {sent[0].rows} rows and {sent[0].removed} tombstones since {wanted.begin}"
     audit_trail.record_operation(connection, OperationKind.RESEND, wanted.view, doer, about)
     return sent[0]
+
+
+def _has_gap(connection: Connection, given: Mapping[str, Any], published: Published) -> bool:
+    """Whether some changes are neither in what was read from the topic nor in the outbox."""
+    return bool(read_value(connection, _FIRST, given) > published.end)
 
 
 def _given(compiled: CompiledView, wanted: Wanted) -> dict[str, Any]:

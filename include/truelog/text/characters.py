@@ -1,0 +1,36 @@
+"""Characters: the classes of Unicode 14's characters, by which words are found.
+
+They are in a file, because releases of Python and PostgreSQL have different versions of Unicode, and no word may
+depend on a version.
+Unicode promises that the normal forms and the case of a character never change after it was assigned.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+_FILE = Path(__file__).with_name("characters.txt")
+
+
+@cache
+def char_class(name: str) -> str:
+    """A class, for the brackets of a regular expression of Python or PostgreSQL."""
+    return "".join(rf"\U{first:08X}-\U{last:08X}" for first, last in _classes()[name])
+
+
+def members(name: str, end: int) -> Iterator[str]:
+    """The characters of a class below a code point. It contains no surrogates."""
+    for first, last in _classes()[name]:
+        yield from (chr(code) for code in range(first, min(last + 1, end)))
+
+
+@cache
+def _classes() -> dict[str, list[tuple[int, int]]]:
+    lines = [line for line in _FILE.read_text().splitlines() if not line.startswith("#")]
+    declared = "\n".join(lines).replace("\n  ", " ").splitlines()
+    return {name: [*map(_range, ranges.split())] for name, _, ranges in (each.partition(":") for each in declared)}
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    return int(first, 16), int(last or first, 16)
