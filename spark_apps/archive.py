@@ -6,12 +6,14 @@ import sys
 import threading
 
 from truelog.control.lease import LEASE_LOST
-from truelog.streaming.archive_app import run_archive
 from truelog.support.errors import Fenced
+from truelog.support.process import quick_imports
 from truelog.support.settings import Settings
 
 
 def main() -> int:
+    with quick_imports():
+        from truelog.streaming.archive_app import run_archive
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     stop = threading.Event()

@@ -7,12 +7,14 @@ import sys
 import threading
 
 from truelog.control.lease import LEASE_LOST
-from truelog.streaming.stream import Stream
 from truelog.support.errors import Fenced
+from truelog.support.process import quick_imports
 from truelog.support.settings import Settings
 
 
 def main() -> int:
+    with quick_imports():
+        from truelog.streaming.stream import Stream
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--application", default="stream")
     arguments = parser.parse_args()

@@ -1,8 +1,8 @@
 """Runs `truelog …` and reads what the command prints.
 
 `truelog` runs the command in this process. A process of its own takes two seconds, most of them for imports. Use
-`truelog_process` if the process matters: a fault kills it, it stops services that it has not started, or it starts
-Spark. In this process, such a command would use the tests' Spark session and end it.
+`truelog_process` if the process matters: a fault kills it, or it stops services that it has not started. A command that
+starts Spark uses the tests' session in a block of `shared_spark`, because a start takes ten CPU seconds.
 """
 
 import io
@@ -11,9 +11,11 @@ import logging
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -37,6 +39,15 @@ def truelog(*words: str, **environment: str) -> Ended:
             main.main()
     printed = (each.buffer.getvalue().decode() for each in (out, err))
     return Ended(words, int(ended.value.code or 0), *printed)
+
+
+@contextmanager
+def shared_spark() -> Iterator[None]:
+    """Commands in this block use the file's Spark session and leave it running, and this process keeps its priority."""
+    from pyspark.sql import SparkSession
+
+    with mock.patch.object(SparkSession, "stop"), mock.patch("truelog.batch.batch_context.yield_to_streams"):
+        yield
 
 
 def truelog_process(*words: str, **environment: str) -> Ended:

@@ -1,7 +1,8 @@
 """Real services for tests. Each test file has its own home, database, bucket and topics: see `tests/servers.py`."""
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -18,6 +19,8 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+_NEW_OBJECTS = 20_000  # after so many, the garbage collector looks for cycles
+
 # Every run uses the same examples, so a failure can be reproduced elsewhere. Hypothesis would also draw constants that
 # occur in the loaded modules, which depend on the tests before.
 hypothesis.settings.register_profile("seeded", derandomize=True)
@@ -32,6 +35,23 @@ def pytest_configure(config: pytest.Config) -> None:
     """Multiply the time limit of a test, as every other deadline. An xdist worker gets the controller's limit."""
     if getattr(config.option, "timeout", 0) is None:
         config.option.timeout = deadline(float(config.getini("timeout")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the garbage collector skip what collection has imported. It would look at all of that again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(_NEW_OBJECTS)
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let Python end as usual. Some libraries report each of their objects that the garbage collector skips then."""
+    gc.unfreeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

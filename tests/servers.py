@@ -172,12 +172,15 @@ class OnSharedServers(Environment):
             assert event_files.register_files(self.settings) == {}
 
     def _make_database(self) -> None:
-        """Copy the migrated database. A copy does not have the rights of the original, so they are granted again."""
-        copy_database(self.settings, self._servers.settings.database_name, self.settings.database_name)
-        postgresql.prepare(self.settings)
+        """Copy the migrated database. A copy does not have the rights of the original, so they are granted again.
+
+        The set-up would also make an empty database for Airflow, at the same price. Few files need one.
+        """
+        others = self._servers.settings
+        copy_database(self.settings, others.database_name, self.settings.database_name)
+        postgresql.prepare(self.settings.model_copy(update={"airflow_database": others.airflow_database}))
 
     def _make_airflow_database(self) -> None:
-        drop_database(self.settings, self.settings.airflow_database)  # an empty one came with the file's database
         copy_database(self.settings, self._servers.settings.airflow_database, self.settings.airflow_database, "airflow")
         postgresql.prepare(self.settings)
         airflow.record_set_up(self.settings)
@@ -219,7 +222,7 @@ def copy_database(settings: Settings, source: str, name: str, owner: str = "true
 
 def drop_database(settings: Settings, name: str) -> None:
     with _as_superuser(settings) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def _new_home() -> Path:

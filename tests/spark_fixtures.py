@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from truelog.storage.database import Connection
 
 
+# Most plans of tests are new and see some rows, so Spark would take longer to compile code for them than it saves.
+# Law 1 and the jobs of scenes run generated code.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
 @pytest.fixture(scope="session")
 def spark_servers(servers: SharedServers) -> Iterator[Settings]:
     """The settings of Spark's JVM, which all files share. At the end, the JVM ends, unless it is that of
@@ -67,7 +72,9 @@ def _begin_session(servers: Settings) -> None:
     running = session(servers, "tests")
     os.environ["TRUELOG_HOME"] = home  # for the processes that the file starts: the file's own, not that of the servers
     SparkSession._instantiatedSession = None  # so that others get the new session
-    running.newSession()
+    made = running.newSession()
+    for name, value in INTERPRETED.items():
+        made.conf.set(name, value)
 
 
 @pytest.fixture

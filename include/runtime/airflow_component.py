@@ -5,6 +5,10 @@ a normal interpreter shutdown takes 20 seconds on a busy machine.
 
 While Airflow's database does not answer, a component would end as soon as it had imported Airflow, and begin again
 with the imports. All components would then be importing when the database is back. So a component imports, and waits.
+
+Each task and each reading of a DAG file is a fork of a component, which imports what the plugins need. Libraries that
+its parent has imported take it no time. Truelog's own modules are not among them, because a release may change them
+while Airflow runs.
 """
 
 import atexit
@@ -17,13 +21,19 @@ from importlib.util import find_spec
 from threading import Event
 
 import psycopg
-from airflow.__main__ import main
-from airflow.configuration import conf
 
+from truelog.support.process import quick_imports
 from truelog.support.wait import outlast
+
+with quick_imports():
+    from airflow.__main__ import main
+    from airflow.configuration import conf
 
 PR_SET_PDEATHSIG = 1
 TIED = 2  # generations to tie: the executor's worker and its task, but not the processes that a task forks
+
+FORKING = ("scheduler", "dag-processor")
+LIBRARIES = ("boto3", "confluent_kafka", "pandas", "pydantic_settings", "pyiceberg.catalog.sql")
 
 _generation = 0
 
@@ -37,9 +47,12 @@ def _tie() -> None:
 
 def _wait_for_database() -> None:
     """Import a component's command, which takes seconds, and wait until Airflow's database answers."""
-    module = f"airflow.cli.commands.{sys.argv[1].replace('-', '_')}_command"
-    if find_spec(module):  # other commands, such as `dags`, have modules of other names
-        import_module(module)
+    command = f"airflow.cli.commands.{sys.argv[1].replace('-', '_')}_command"
+    with quick_imports():
+        # Other commands, such as `dags`, have modules of other names.
+        for name in (command, *(LIBRARIES if sys.argv[1] in FORKING else ())):
+            if find_spec(name):
+                import_module(name)
     address = conf.get_mandatory_value("database", "sql_alchemy_conn").replace("postgresql+psycopg:", "postgresql:", 1)
     outlast(lambda: psycopg.connect(address, connect_timeout=5).close(), Event())
 

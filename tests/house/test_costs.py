@@ -65,7 +65,7 @@ def test_the_meter_counts_a_real_process_that_lost_its_parent() -> None:
 
 
 def test_reading_the_table_finds_this_process() -> None:
-    before, mine, after = os.times(), cpu_meter.read_processes()[os.getpid()], os.times()
+    before, mine, after = os.times(), cpu_meter.read_processes([os.getpid()])[os.getpid()], os.times()
     assert mine.parent == os.getppid()
     unit = 4 / os.sysconf("SC_CLK_TCK")  # the kernel rounds each of four numbers
     assert sum(before[:4]) - unit <= mine.seconds <= sum(after[:4]) + unit, "other threads work meanwhile"

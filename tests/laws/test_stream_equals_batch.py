@@ -19,6 +19,7 @@ from tests.laws import views
 from tests.laws.events import Record
 from tests.laws.measures import MEASURED, without_law
 from tests.laws.views import EVERY_MEASURE, EXTREMES, IN_STEPS
+from tests.spark_fixtures import INTERPRETED
 from truelog import Group, Sum
 from truelog.batch import rebuild
 from truelog.batch.partial_selection import PartialSelection, select_partials
@@ -156,7 +157,10 @@ def path(postgresql: Settings, s3: Settings, spark_session: None) -> Iterator[Re
     """The generated cases as one log, archived once for all views. Prints how long the law took."""
     began, types = time.monotonic(), load_events()
     with connect(postgresql, autocommit=True) as connection:
-        lab = Lab(session(postgresql, "tests"), postgresql, connection, types)
+        spark = session(postgresql, "tests")
+        for name in INTERPRETED:
+            spark.conf.unset(name)  # a rebuild and a large batch run generated code
+        lab = Lab(spark, postgresql, connection, types)
         with real_path(lab, drawn_logs(types), TOPICS) as made:
             log.warning("%d records archived after %.1f s", len(made.log.records), time.monotonic() - began)
             yield made

@@ -3,7 +3,7 @@
 import json
 import random
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.deadline import deadline
 from tests.laws.events import hostile
+from tests.nightly.customer_traffic import CustomerTraffic
 from tests.scenes.collector_client import Client
 from tests.scenes.traffic import parsed
 from truelog.log.kafka_producer import OutgoingRecord
@@ -36,10 +37,11 @@ class MixedTraffic:
 
     def __init__(self, settings: Settings, seed: int) -> None:
         self.settings, self.random = settings, random.Random(seed)
-        self.ids: dict[str, Counter[str]] = {topic: Counter() for topic in TOPICS}  # acknowledged, by event id
+        self.ids = defaultdict[str, Counter[str]](Counter)  # acknowledged, by topic and event id
         self.sent: Counter[str] = Counter()  # acknowledged records by the way in which they were sent
         self.aborted = 0
         self.lock = threading.Lock()
+        self.customers = CustomerTraffic(self.random)
         self.client = Client(settings, settings.producer_key.get_secret_value())
         self.producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True, "log_level": 0})
         self.transactions: Producer | None = None
@@ -83,11 +85,12 @@ class MixedTraffic:
         """Send a second of events: a third in each way, one record in twenty twice, and one second in five days late.
 
         The generator itself makes some events late, out of order, repeated or malformed. It goes on where it was, so
-        that events refer to earlier ones.
+        that events refer to earlier ones. The events about customers go straight to Kafka.
         """
         made = islice(self.random.choice(self.generated), _PER_SECOND)
         records = [_with_campaign(record, self.random.choice(_CAMPAIGNS)) for record in made]
-        self._send_straight([*records[::3], *self.random.sample(records, len(records) // 20)])
+        repeated = self.random.sample(records, len(records) // 20)
+        self._send_straight([*records[::3], *repeated, *self.customers.portion()])
         self._send_in_transactions(records[1::3])
         self._send_to_collector(records[2::3])
 

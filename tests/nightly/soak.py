@@ -28,12 +28,14 @@ from tests.nightly.mixed_traffic import MixedTraffic
 from tests.nightly.soak_platform import POINTS, SERVICES, STORES, Soak, applications, verdicts
 from tests.scenes.backup import back_up, restore
 from tests.scenes.declared import copy_events
+from truelog.support.settings import PROJECT
 from truelog.views import catalogue
 from truelog.views.catalogue import VIEWS
 
 SECONDS = float(os.environ.get("TRUELOG_SOAK_SECONDS", "1200"))
 SEED = int(os.environ.get("TRUELOG_SOAK_SEED", "1"))
 CHOSEN = os.environ.get("TRUELOG_SOAK_STEPS", "").split()
+RULES = ("payments_from_another_country", "fall_after_rise")
 REPLAY_POINTS = ("replay.reserved", "replay.sent", "replay.committed")
 
 log = logging.getLogger("truelog.soak")
@@ -46,6 +48,17 @@ def send_hostile_records(soak: Soak) -> None:
 
 def declare(soak: Soak) -> None:
     soak.declare()
+
+
+def watch(soak: Soak) -> None:
+    """Set rules and a search, after ending those that are set. The last comparison covers what they find."""
+    if soak.watches:
+        for words in (*(("patterns", "retire", rule) for rule in RULES), ("searches", "retire", "liked")):
+            assert answer(*words)["in_log"]
+    for rule in RULES:
+        assert answer("patterns", "add", str(PROJECT / "include" / "rules" / f"{rule}.rule"))["in_log"]
+    assert answer("searches", "add", "liked", "(I like) NOT bike*", "--on", "tweet")["in_log"]
+    soak.watches = True
 
 
 def rejudge(soak: Soak) -> None:
@@ -84,6 +97,7 @@ def kill_services(*names: str) -> Callable[[Soak], None]:
 
 
 STEPS: tuple[tuple[str, Callable[[Soak], None]], ...] = (
+    ("set rules and a search", watch),
     ("hostile records", send_hostile_records),
     ("declare a field and an event type", declare),
     ("kill the applications", Soak.kill_applications),

@@ -26,6 +26,7 @@ from tests.command import answer, truelog_process
 from tests.deadline import deadline, until
 from tests.laws.events import IDS as HOSTILE_IDS
 from tests.nightly import soak_declarations as declarations
+from tests.nightly.customer_traffic import TOPICS as CUSTOMER_TOPICS
 from tests.nightly.mixed_traffic import CAMPAIGN, MixedTraffic, event_id
 from tests.scenes.applications import Application, start
 from tests.scenes.traffic import messages_in_the_log, parsed, valid_event
@@ -66,6 +67,7 @@ class Soak:
     draw: random.Random
     applications: dict[str, Application] = field(default_factory=dict)
     version: int = 0  # of the soak's declarations
+    watches: bool = False  # whether rules and a search are set
     parcels: list[str] = field(default_factory=list)  # event ids of acknowledged parcels and of dead letters
     kills: Counter[str] = field(default_factory=Counter)
     points: dict[str, Iterator[str]] = field(init=False)  # of each application, in an order that is drawn
@@ -181,7 +183,7 @@ class Soak:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        return (*TOPICS, declarations.PARCEL) if self.version else TOPICS
+        return (*TOPICS, *CUSTOMER_TOPICS, *([declarations.PARCEL] if self.version else []))
 
     def catch_up(self) -> None:
         """Wait until all views and the archive have reached the present end of the log."""

@@ -6,13 +6,14 @@ process, for example the JVM of an application that a scene has killed. The sum 
 and adds up only its increases, so it loses at most what was used since the sample before such a kill.
 
 The meter remembers every process that it has seen, so a process whose parent has ended is still counted. It does not
-see a process that starts and loses its parent between two samples.
+see a process that starts and loses its parent between two samples. It reads a stranger only once, because a process
+that has another parent never joins the family, and each worker's meter sees the processes of all workers.
 """
 
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,18 +31,22 @@ class Process:
     seconds: float
 
 
-def read_processes() -> dict[int, Process]:
+def list_processes() -> set[int]:
+    return {int(name) for name in os.listdir(_PROC) if name.isdecimal()}
+
+
+def read_processes(pids: Iterable[int]) -> dict[int, Process]:
+    """Those of these processes that have not ended."""
     found = {}
-    for name in os.listdir(_PROC):
-        if name.isdecimal():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    stat = file.read()
-            except OSError:  # the process has ended
-                continue
-            # The name before the last parenthesis may contain spaces and parentheses.
-            fields = stat[stat.rindex(b")") + 2 :].split()
-            found[int(name)] = Process(int(fields[1]), int(fields[19]), sum(map(int, fields[11:15])) / _TICKS)
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                stat = file.read()
+        except OSError:  # the process has ended
+            continue
+        # The name before the last parenthesis may contain spaces and parentheses.
+        fields = stat[stat.rindex(b")") + 2 :].split()
+        found[pid] = Process(int(fields[1]), int(fields[19]), sum(map(int, fields[11:15])) / _TICKS)
     return found
 
 
@@ -51,6 +56,7 @@ class CpuMeter:
     def __init__(self, root: int) -> None:
         self._root = root
         self._known: dict[int, int] = {}  # when each process of the family started, by its id
+        self._strangers: set[int] = set()
         self._last = self._seconds = 0.0
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -65,7 +71,12 @@ class CpuMeter:
 
     def seconds(self) -> float:
         with self._lock:
-            return self.sampled(read_processes())
+            living = list_processes()
+            self._strangers &= living
+            table = read_processes(living - self._strangers)
+            used = self.sampled(table)
+            self._strangers.update(pid for pid in table.keys() - self._known if table[pid].parent in living)
+            return used
 
     def sampled(self, table: Mapping[int, Process]) -> float:
         """The seconds after this sample."""

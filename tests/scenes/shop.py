@@ -23,6 +23,8 @@ from truelog.views.view import View
 PORTION = 50  # events
 _PACE_SECONDS = 2.0  # between portions: a stream plans again for each batch, whatever its size
 _DAY_SECONDS = 86_400.0
+# Each tick makes a batch of the stream, and each trigger a commit of the archive, whatever their size.
+PACE = {"tick_seconds": 3, "archive_trigger_seconds": 5}
 _SCRIPTS = {"stream": "stream.py", "archive": "archive.py"}
 
 
@@ -98,7 +100,7 @@ class Shop:
             application.die()
 
     def _started(self, name: str, fault: str | None = None) -> Application:
-        started = start(self.world.settings, _SCRIPTS[name], fault=fault, TRUELOG_ARCHIVE_TRIGGER_SECONDS="2")
+        started = start(self.world.settings, _SCRIPTS[name], fault=fault)
         started.kept = True
         return started
 

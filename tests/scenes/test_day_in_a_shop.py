@@ -24,7 +24,7 @@ from tests.library.relay.read_topic import table
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import page_view
 from tests.scenes.restarts import pids, require_restarted
-from tests.scenes.shop import Shop
+from tests.scenes.shop import PACE, Shop
 from truelog.archive.table import archived_positions
 from truelog.log import topics
 from truelog.services import registry
@@ -65,7 +65,8 @@ def shop(world: World, listener: Listener, tmp_path_factory: pytest.TempPathFact
     """An open shop, whose first visitors were served."""
     folder = copy_views(tmp_path_factory.mktemp("views"), *VIEWS, BATCH_ONLY)
     channels = {"wall": {"kind": "webhook", "url": listener.url}}
-    with known(world.settings, views_folder=str(folder), api_wait_seconds="60", notification_channels=channels):
+    more = {"views_folder": str(folder), "api_wait_seconds": "60", "notification_channels": channels, **PACE}
+    with known(world.settings, **more):
         runtime.up(world.settings, SERVICES, tethered=True)
         opened = Shop(world, VIEWS)
         opened.application("archive")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.beds.world import World
-from tests.command import answer, process_answer
+from tests.command import answer, shared_spark
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
@@ -73,7 +73,8 @@ def test_planted_rows_are_repaired_while_events_arrive(
     world.require_total("page_views")
     batch.require_equal_from_raw(["page_views"])
 
-    proved = process_answer("verify", "latest:page_views", TRUELOG_DATABASE_PORT="1", TRUELOG_DATABASE_PASSWORD="wrong")
+    with shared_spark():
+        proved = answer("verify", "latest:page_views")
     assert (proved["answer"], proved["rows"]) == ("EQUAL", world.ask("SELECT count(*) FROM views.page_views")[0][0])
     [newest, *_] = answer("certificates", "page_views")["certificates"]
     assert (newest["id"], newest["row_count"]) == (proved["certificate"], proved["rows"])
@@ -84,7 +85,8 @@ def test_more_differences_than_the_allowed_share_are_not_repaired(
 ) -> None:
     """The command line finds the rows from raw bytes."""
     plant(world)
-    [found] = process_answer("reconcile", "page_views", "--from-raw", exit_code=1)["views"]
+    with shared_spark():
+        [found] = answer("reconcile", "page_views", "--from-raw", exit_code=1)["views"]
     assert (found["missing"], found["extra"], found["different"], found["repaired"]) == (1, 1, 1, 0)
     assert (found["verdict"], found["equal"]) == ("DIFFERENT", False)
     assert world.ask("SELECT from_raw FROM truelog.reconciliation WHERE id = %s", found["id"]) == [(True,)]

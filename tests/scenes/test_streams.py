@@ -60,7 +60,7 @@ def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory
     """Airflow and the applications that it runs, with view files that scenes change. All processes stop at the end."""
     folder = copy_views(tmp_path_factory.mktemp("views"), "page_views", "request_rates")
     receivers = {"alertmanager_url": pager.url, "heartbeat_url": f"{pager.url}/beat"}
-    with whole_platform(world.settings, views_folder=folder, **receivers) as settings:
+    with whole_platform(world.settings, views_folder=folder, tick_seconds=2, **receivers) as settings:
         yield settings
     with connect(world.settings) as connection:
         application.set_desired(connection, "stream", application.RUNNING, "a scene")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from confluent_kafka import KafkaException
 
 from truelog.doctor import transport
-from truelog.doctor.result import Area, Outcome, Result
+from truelog.doctor.result import Area, Result, has_failed
 from truelog.log import topics
 from truelog.log.admin_client import Client, describe_existing, reason
 from truelog.schema.event import EventType, load_proposals
@@ -20,7 +20,7 @@ _COPIES = 3  # of a partition, where there are as many brokers
 
 def _checks(area: Area, settings: Settings) -> Iterator[Result]:
     yield from (reached := list(_transport(area, settings)))
-    if any(each.outcome is Outcome.FAILED for each in reached) and settings.kafka_is_encrypted:
+    if has_failed(reached) and settings.kafka_is_encrypted:
         return  # each principal would wait for the same answer
     if not settings.kafka_protocol.startswith("SASL"):
         found = f"{settings.kafka_protocol}: anyone can write"

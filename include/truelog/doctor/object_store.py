@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from truelog.doctor import transport
 from truelog.doctor.clocks import clock
-from truelog.doctor.result import Area, Outcome, Result
+from truelog.doctor.result import Area, Result, has_failed
 from truelog.storage.bucket import s3_client
 from truelog.support.settings import Settings
 
@@ -28,7 +28,7 @@ _PROBES = "doctor/"  # the prefix of the objects that the doctor writes and dele
 
 def _checks(area: Area, settings: Settings) -> Iterator[Result]:
     yield from (reached := list(_transport(area, settings)))
-    if any(each.outcome is Outcome.FAILED for each in reached) and settings.s3_is_encrypted:
+    if has_failed(reached) and settings.s3_is_encrypted:
         return
     client, bucket = s3_client(settings, _BRIEF), settings.s3_bucket
     before = datetime.now(UTC)

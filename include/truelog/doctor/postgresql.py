@@ -9,7 +9,7 @@ import psycopg
 
 from truelog.doctor import transport
 from truelog.doctor.clocks import clock
-from truelog.doctor.result import Area, Outcome, Result
+from truelog.doctor.result import Area, Result, has_failed
 from truelog.storage import migration
 from truelog.storage.database import Connection, connect, read_value
 from truelog.support.settings import API_ROLE, CATALOG_ROLE, STAGER, Settings
@@ -25,7 +25,7 @@ _DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
 def _checks(area: Area, settings: Settings) -> Iterator[Result]:
     if settings.database_sslmode != "prefer":
         yield from (reached := list(transport.tls(area, _server(settings))))
-        if any(each.outcome is Outcome.FAILED for each in reached):
+        if has_failed(reached):
             return
     with connect(settings, autocommit=True) as connection:
         if settings.database_sslmode == "prefer":

@@ -1,6 +1,6 @@
 """The result of one check, and how checks of a service become results when the service does not answer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -30,6 +30,10 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The stable format for scripts."""
         return {**asdict(self), "outcome": str(self.outcome)}
+
+
+def has_failed(results: Iterable[Result]) -> bool:
+    return any(each.outcome is Outcome.FAILED for each in results)
 
 
 @dataclass(frozen=True)

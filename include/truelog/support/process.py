@@ -1,6 +1,24 @@
-"""Liveness of a process."""
+"""The imports of a process, and its liveness."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Collect no garbage in this block of imports, and never look at what they have made.
+
+    Imports make many objects and little garbage. The collector takes a quarter of the time of a large import.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -72,8 +72,8 @@ def outlast(
     `meanwhile` is called after the first failure: it prepares what follows, and needs no service.
 
     Otherwise the process would end and begin again with its imports. All processes would then be importing at the
-    moment at which the services are back. A new reason for
-    waiting is logged at once, and a reason that lasts at growing intervals, because it may be a wrong password.
+    moment at which the services are back. A new reason for waiting is logged at once, and a reason that lasts at
+    growing intervals, because it may be a wrong password.
 
     Raises: the outage, after `seconds`, or if `stop` is set meanwhile.
     """

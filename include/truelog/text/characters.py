@@ -1,15 +1,15 @@
 """Characters: the classes of Unicode 14's characters, by which words are found.
 
 They are in a file, because releases of Python and PostgreSQL have different versions of Unicode, and no word may
-depend on a version.
+depend on a version. It is read as a resource, because a task may import Truelog from a zip.
 Unicode promises that the normal forms and the case of a character never change after it was assigned.
 """
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 
-_FILE = Path(__file__).with_name("characters.txt")
+_FILE = files("truelog.text") / "characters.txt"
 
 
 @cache

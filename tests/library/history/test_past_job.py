@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.builders.past import forget_questions
 from truelog.exports.query import RowQuery
 from truelog.history import past_job, past_question
 from truelog.history.past_question import PastQuestion
@@ -79,7 +80,7 @@ def asked(connection: Connection, postgresql: Settings) -> Iterator[None]:
     ask(postgresql, connection, NOON, "b")
     ask(postgresql, connection, NOON + timedelta(hours=1), "a")
     yield
-    connection.execute("DELETE FROM truelog.past_question WHERE view = 'counts'")
+    forget_questions(connection, "counts")
 
 
 @pytest.mark.parametrize("error", [NotSetUp("no"), psycopg.errors.UndefinedFunction("no order for json")])

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from tests.builders.applications import a_launch, an_application, an_operation, forget_application
 from tests.builders.comparisons import a_base, a_certificate, a_reconciliation, a_repair, a_validation
+from tests.builders.past import a_question, forget_questions
 from tests.builders.rows import NO_TIME
 from tests.builders.views import forget
 from tests.deadline import until
@@ -82,16 +83,12 @@ def test_old_results_are_deleted_except_the_newest_and_what_a_certificate_names(
 
 def test_a_question_about_the_past_waits_for_a_day(connection: Connection, postgresql: Settings, view: str) -> None:
     """An answer is kept for an hour."""
-    for digest, hours, answered in (("new", 23, False), ("old", 25, False), ("told", 2, True)):
-        connection.execute(
-            "INSERT INTO truelog.past_question "
-            "(digest, view, version, at, asked, asker, asked_at, answered_at, status) "
-            "SELECT %s, %s, 1, now(), '{}', 'a', now() - make_interval(hours => %s), a.at, a.status "
-            "FROM (SELECT CASE WHEN %s THEN now() END AS at, CASE WHEN %s THEN 409 END AS status) a",
-            (digest, view, hours, answered, answered),
-        )
+    a_question(connection, "new", view, timedelta(hours=23))
+    a_question(connection, "old", view, timedelta(hours=25))
+    a_question(connection, "told", view, timedelta(hours=2), answered=True)
     delete_old_rows(connection, postgresql)
-    assert left(connection, "DELETE FROM truelog.past_question WHERE view = %s RETURNING digest", view) == ["new"]
+    assert left(connection, "SELECT digest FROM truelog.past_question WHERE view = %s", view) == ["new"]
+    forget_questions(connection, view)
 
 
 def test_rows_are_deleted_in_portions(

@@ -15,7 +15,7 @@ from psycopg import sql
 from pyspark.sql.types import DecimalType, StringType
 
 from tests.deadline import until
-from tests.library.relay.read_topic import records, table
+from tests.library.relay.read_topic import records, table, wait_for_transactions
 from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.log.kafka_reader import headers_of
@@ -57,6 +57,9 @@ def publish_all(settings: Settings) -> None:
                 raise ServiceDown(str(left))
 
         until(require_all, 30, "the relay")
+        query = "SELECT view, version FROM truelog.output WHERE beginning IS NOT NULL AND sent > 0"
+        found: list[Any] = outputs.connection.execute(query).fetchall()
+        wait_for_transactions(settings, [topic_of(*version) for version in found])
 
 
 @dataclass

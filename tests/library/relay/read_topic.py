@@ -1,15 +1,31 @@
 """Reads the committed records of a topic with one partition, as a consumer of another program would."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from tests.deadline import deadline
+from tests.deadline import deadline, until
+from truelog.log import topics
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
 
+def wait_for_transactions(settings: Settings, names: Iterable[str]) -> None:
+    """Wait until no transaction is open in these topics. Kafka answers a commit before its records can be read."""
+    broker = topics.client(settings)
+
+    def require_complete() -> None:
+        found, _ = topics.ends_of_existing(broker, names)
+        ends = found.whole()
+        if topics.committed_ends(broker, ends.offsets) != ends:
+            raise ServiceDown("a transaction is open")
+
+    until(require_complete, 15, "the end of the last transaction")
+
+
 def records(settings: Settings, topic: str) -> Iterator[Message]:
+    wait_for_transactions(settings, [topic])
     config = {**settings.kafka(KafkaUser.READER), "group.id": "truelog-test", "isolation.level": "read_committed"}
     config |= {"auto.offset.reset": "earliest", "enable.partition.eof": True, "enable.auto.commit": False}
     with closing(Consumer(config)) as consumer:

@@ -12,7 +12,7 @@ from tests.builders.outputs import another_history, older, the_relay_looked
 from tests.command import answer
 from tests.library.relay.published import EXACT, Published, declared, deployed
 from tests.library.relay.read_topic import records
-from tests.scenes.applications import STARTED, start
+from tests.scenes.applications import start
 from truelog.kernel import merge
 from truelog.lag import output_lag
 from truelog.lag.verdict import LagVerdict
@@ -29,15 +29,6 @@ from truelog.tables.output import outbox
 from truelog.views.view import View
 
 POINTS = ("relay.started", "relay.sent", "relay.committed")
-
-
-@pytest.fixture
-def view(platform: Settings, connection: Connection) -> Iterator[Published]:
-    made = deployed(platform, connection)
-    yield made
-    for process in STARTED:
-        process.die()
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
 
 
 def publish(settings: Settings) -> None:

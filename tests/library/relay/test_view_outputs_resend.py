@@ -1,7 +1,6 @@
 """Rows of an output that are published again: a consumer that has lost some arrives at the table."""
 
 import os
-from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,9 +13,9 @@ from tests.builders.notifications import forget_place, the_notifier_has_read
 from tests.builders.outputs import another_history, older
 from tests.command import answer
 from tests.library.relay import resend_process
-from tests.library.relay.published import Published, declared, deployed, publish_all
+from tests.library.relay.published import Published, declared, publish_all
 from tests.library.relay.read_topic import records, text
-from tests.scenes.applications import STARTED, start
+from tests.scenes.applications import start
 from truelog.exports import resend
 from truelog.exports.query import Condition, Operator
 from truelog.exports.resend import Published as Topic
@@ -27,20 +26,10 @@ from truelog.services.relay import service
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput, ServiceDown
 from truelog.support.settings import PROJECT, Settings
-from truelog.tables import deploy
 from truelog.tables.output import outbox
 from truelog.views import catalogue
 
 Table = dict[str, str]
-
-
-@pytest.fixture
-def view(platform: Settings, connection: Connection) -> Iterator[Published]:
-    made = deployed(platform, connection)
-    yield made
-    for process in STARTED:
-        process.die()
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
 
 
 def topic_now(view: Published) -> Topic:

@@ -72,6 +72,16 @@ spark.stop()
 """
 
 
+def test_the_modules_of_tasks_are_imported_from_a_zip(tmp_path: Path) -> None:
+    """A file beside a module, which is read while the module is imported, must be in the zip and be read from there."""
+    path = os.pathsep.join([str(zipped(tmp_path, "truelog.zip")), sysconfig.get_paths()["purelib"]])
+    script = "from truelog.spark import python_daemon as daemon; daemon.import_modules(); print(daemon.__file__)"
+    command = [sys.executable, "-S", "-c", script]  # -S: no .pth file leads to this checkout
+    ended = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(str(tmp_path / "truelog.zip"))
+
+
 @pytest.mark.nightly
 def test_a_host_without_truelog_imports_it_from_a_zip(tmp_path: Path, settings: Settings) -> None:
     """The host's Python has only the libraries. As with YARN's `--py-files`, the daemon's PYTHONPATH lists the zip."""
@@ -95,9 +105,10 @@ def test_a_host_without_truelog_imports_it_from_a_zip(tmp_path: Path, settings: 
 
 
 def zipped(folder: Path, name: str) -> Path:
-    """Make a zip of Truelog and one more module."""
+    """Make a zip of Truelog, with its files that are no modules, and one more module."""
     with ZipFile(folder / name, "w") as archive:
         archive.writestr("beside.py", "")
-        for module in (PROJECT / "include" / "truelog").rglob("*.py"):
-            archive.write(module, module.relative_to(PROJECT / "include"))
+        for file in (PROJECT / "include" / "truelog").rglob("*"):
+            if "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(PROJECT / "include"))
     return folder / name

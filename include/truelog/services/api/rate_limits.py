@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 from fastapi import Query
 from psycopg.errors import UndefinedTable
-from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel, ConfigDict, Field
 
 from truelog.limits import rate, rate_answer
 from truelog.services.api.rows.answer import Source, head
-from truelog.services.api.rows.reads import CONNECTION_SECONDS, RECONNECT_SECONDS, Reads, arguments
+from truelog.services.api.rows.reads import Reads, pool_of
 from truelog.support import timestamps
 from truelog.support.errors import BadInput, RequestRefused
 from truelog.support.settings import Settings
@@ -46,10 +45,7 @@ class RateLimits:
 
     def __init__(self, settings: Settings, reads: Reads) -> None:
         self._reads = reads
-        self._pool = AsyncConnectionPool(
-            kwargs=arguments(settings), min_size=1, max_size=_MOST_CONNECTIONS, max_waiting=settings.api_requests,
-            timeout=CONNECTION_SECONDS, reconnect_timeout=RECONNECT_SECONDS, open=False,
-        )  # fmt: skip
+        self._pool = pool_of(settings, _MOST_CONNECTIONS)
 
     async def open(self) -> None:
         await self._pool.open()

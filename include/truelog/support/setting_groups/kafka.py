@@ -75,7 +75,7 @@ class KafkaSettings(BaseSettings):
     @property
     def kafka_servers(self) -> list[tuple[str, int]]:
         """The host and the port of each bootstrap server."""
-        parts = (each.strip().rpartition(":") for each in self.kafka_bootstrap.split(","))
+        parts = (each.rpartition(":") for each in self.kafka_bootstrap.split(","))
         return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
     @property

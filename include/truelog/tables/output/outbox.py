@@ -71,17 +71,16 @@ def pass_by(connection: Connection, compiled: CompiledView, published: int) -> i
     The new step has one row of the table as it is. The output of an empty table begins again instead, but not before
     everything is published: if it is published only to this number, return None. Otherwise, return the last number.
     """
-    last = "SELECT number FROM truelog.output WHERE (view, version) = (%s, %s)"
     with connection.transaction():
         connection.execute("SELECT FROM truelog.view WHERE (view, version) = (%s, %s) FOR UPDATE", _version(compiled))
         row = sql.SQL("SELECT key, value FROM ({}) AS shown LIMIT 1").format(changes.all_rows(compiled.own))
         if connection.execute(row).fetchone() is not None:
             _record(connection, compiled, row)
-        elif published < read_value(connection, last, _version(compiled)):
+        elif published < _last_number(connection, compiled):
             return None
         else:
             begin(connection, compiled)
-        return int(read_value(connection, last, _version(compiled)))
+        return _last_number(connection, compiled)
 
 
 def repeat(connection: Connection, compiled: CompiledView, keys: Sequence[str]) -> int:
@@ -94,8 +93,7 @@ def repeat(connection: Connection, compiled: CompiledView, keys: Sequence[str]) 
         "SELECT key, shown.value FROM unnest({}::text[]) AS asked (key) LEFT JOIN ({}) AS shown USING (key)"
     ).format(sql.Literal(list(keys)), changes.all_rows(compiled.own))
     _record(connection, compiled, present)
-    last = "SELECT number FROM truelog.output WHERE (view, version) = (%s, %s)"
-    return int(read_value(connection, last, _version(compiled)))
+    return _last_number(connection, compiled)
 
 
 def end(connection: Connection, view: str, version: int) -> None:
@@ -123,6 +121,11 @@ def _forget(connection: Connection, view: str, version: int) -> None:
     """Delete the rows of the outbox."""
     connection.execute("DELETE FROM truelog.outbox WHERE (view, version) = (%s, %s)", (view, version))
     connection.execute("DELETE FROM truelog.output_step WHERE (view, version) = (%s, %s)", (view, version))
+
+
+def _last_number(connection: Connection, compiled: CompiledView) -> int:
+    last = "SELECT number FROM truelog.output WHERE (view, version) = (%s, %s)"
+    return int(read_value(connection, last, _version(compiled)))
 
 
 def _version(compiled: CompiledView) -> tuple[str, int]:

@@ -1,20 +1,13 @@
 """The OpenAPI document, and requests that schemathesis makes from it: right ones, and wrong ones."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 import runtime
 from tests.library.services.api.asking import Asking
@@ -24,14 +17,11 @@ from truelog.services.declaration import HEALTH, Route
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
-MODES = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
-CHECKS = (
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-)
+if TYPE_CHECKING:
+    # Imported where it is used, because the import takes seconds in each worker.
+    import schemathesis
+
+MODES = ("positive", "negative")
 EXAMPLES = 40
 FUZZED = [route for route in HTTP.routes if route is not HEALTH]  # which has nothing to vary
 VALUES = {"view": st.sampled_from([PAGES, PRODUCTS]), "relation": st.sampled_from(["busy", "documents"])}
@@ -62,21 +52,37 @@ def served(postgresql: Settings, deployed: Connection) -> str:
     return f"http://{address.host}:{address.port}"
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+def checks() -> Sequence[Any]:
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks as of_responses
+
+    return (
+        not_a_server_error,
+        of_responses.status_code_conformance,
+        of_responses.content_type_conformance,
+        of_responses.response_headers_conformance,
+        of_responses.response_schema_conformance,
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("route", FUZZED, ids=lambda route: f"{route.method} {route.path}")
-def test_no_request_finds_a_defect(api: Asking, served: str, route: Route, mode: schemathesis.GenerationMode) -> None:
+def test_no_request_finds_a_defect(api: Asking, served: str, route: Route, mode: str) -> None:
     """Half of the paths name what exists, so that parameters are reached."""
+    import schemathesis
+
+    generation_mode = schemathesis.GenerationMode(mode)
     schema = schemathesis.openapi.from_dict(api.get("/openapi.json").json())
     operation = schema[route.path][route.method]
     sent = {"Authorization": f"Bearer {api.key}"}
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    @given(operation.as_strategy(generation_mode=mode), st.data())
+    @given(operation.as_strategy(generation_mode=generation_mode), st.data())
     def fuzz(case: "schemathesis.Case[Any]", data: st.DataObject) -> None:
         for name in (case.path_parameters or {}).keys() & VALUES.keys():
             if data.draw(st.booleans()):
                 case.path_parameters[name] = data.draw(VALUES[name])
-        case.validate_response(case.call(base_url=served, headers=sent), checks=list(CHECKS))
+        case.validate_response(case.call(base_url=served, headers=sent), checks=list(checks()))
 
     fuzz()
 

@@ -17,7 +17,7 @@ from truelog.services.api.rows.catalogue import Catalogue
 from truelog.services.api.rows.waiting import PositionWatch, Reached
 from truelog.support.settings import Settings
 
-CONNECTION_SECONDS = 2.0  # the longest wait for a connection
+_CONNECTION_SECONDS = 2.0  # the longest wait for a connection
 # Then the next request tries again. By default, a pool waits up to a minute between its own tries in a long outage.
 RECONNECT_SECONDS = 2.0
 _FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is measured every ten seconds
@@ -38,26 +38,31 @@ class Found:
     places: list[str]
 
 
-def arguments(settings: Settings) -> dict[str, Any]:
+def _arguments(settings: Settings) -> dict[str, Any]:
     """The arguments of a connection. Each statement is a transaction of its own."""
     given = settings.api_database()
     limits = f"-c statement_timeout={int(settings.api_statement_seconds * 1000)}"
     return given | {"options": f"{given['options']} {limits}", "autocommit": True, "connect_timeout": 5}
 
 
+def pool_of(settings: Settings, size: int) -> AsyncConnectionPool:
+    """Connections for the API's routes, which the caller opens and closes."""
+    return AsyncConnectionPool(
+        kwargs=_arguments(settings),
+        min_size=1,
+        max_size=size,
+        max_waiting=settings.api_requests,
+        timeout=_CONNECTION_SECONDS,
+        reconnect_timeout=RECONNECT_SECONDS,
+        open=False,
+    )
+
+
 class Reads:
     """The connections, and what is known about the views."""
 
     def __init__(self, settings: Settings) -> None:
-        self.pool = AsyncConnectionPool(
-            kwargs=arguments(settings),
-            min_size=1,
-            max_size=settings.api_connections,
-            max_waiting=settings.api_requests,
-            timeout=CONNECTION_SECONDS,
-            reconnect_timeout=RECONNECT_SECONDS,
-            open=False,
-        )
+        self.pool = pool_of(settings, settings.api_connections)
         self.catalogue = Catalogue(self.pool)
         self._watch = PositionWatch(self.pool)
         self._fresh: Mapping[str, Freshness] = {}
