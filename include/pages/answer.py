@@ -1,12 +1,15 @@
 """What a page asks for, as JSON, with the time at which it was read."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Response
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+
+from truelog.storage import exact_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -36,3 +39,8 @@ def _json(found: dict[str, object]) -> bytes:
 def parts(found: "DataclassInstance") -> dict[str, Any]:
     """The fields by name, as an answer takes them. `asdict` would copy everything inside them."""
     return {each.name: getattr(found, each.name) for each in fields(found)}
+
+
+def row_texts(row: Mapping[str, Any] | None) -> dict[str, str | None] | None:
+    """A row with each value as text, because browsers round numbers of more than 53 bits. NULL stays None."""
+    return None if row is None else {name: None if it is None else exact_json.text(it) for name, it in row.items()}

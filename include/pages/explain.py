@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 
 from pages.access import Dag, DataReader, SignedIn, may_compare
-from pages.answer import Answer, parts
+from pages.answer import Answer, parts, row_texts
 from pages.data import OF_VIEWS, require
 from truelog.history import explain_question
 from truelog.history.explain_cost import explain_cost
@@ -72,7 +72,17 @@ def explanation(id: int, user: DataReader) -> Answer:  # noqa: A002  the name in
             raise HTTPException(404, f"No explanation {id}")
         question, answer = found
         audit_trail.record_operation(connection, OperationKind.EXPLAIN, question.view, user, ", ".join(question.where))
-    return Answer(id=id, **answer)
+    return Answer(id=id, **_with_texts(answer))
+
+
+def _with_texts(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with each value of its rows as text. A refusal has no rows."""
+    if "events" not in answer:
+        return answer
+    rows = {name: list(map(row_texts, answer[name])) for name in ("streamed", "rebuilt")}
+    return (
+        answer | rows | {"events": [each | {"rows": list(map(row_texts, each["rows"]))} for each in answer["events"]]}
+    )
 
 
 def _runs(question: Question) -> dict[str, Any]:

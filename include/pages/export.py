@@ -4,7 +4,6 @@ In CSV, each value in a differing row is JSON text. NULL therefore differs from 
 spreadsheet would read as a formula begins with a quotation mark.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -17,7 +16,7 @@ from pages.data import OF_VIEWS
 from pages.reconciliations import Filter
 from truelog.exports.rows import csv_lines, json_array
 from truelog.reconcile import reconcile_history
-from truelog.storage import audit_trail, db_snapshot
+from truelog.storage import audit_trail, db_snapshot, exact_json
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -76,13 +75,13 @@ def attachment(name: str, content: Iterator[str] | Iterator[bytes]) -> Streaming
 
 
 def _array(values: Iterable[dict[str, Any]]) -> Iterator[str]:
-    return json_array(json.dumps(each, default=str) for each in values)
+    return json_array(map(exact_json.write, values))
 
 
 def _value(row: dict[str, Any] | None, column: str) -> str:
     """A value as JSON text, or an empty string if this side lacks the row."""
-    return "" if row is None else json.dumps(row.get(column), default=str)
+    return "" if row is None else exact_json.write(row.get(column))
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else json.dumps(value) if isinstance(value, str) else str(value)
+    return "" if value is None else exact_json.write(value) if isinstance(value, str) else str(value)

@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from pages import triggered_runs
 from pages.access import SignedIn, may_compare
-from pages.answer import Answer, parts
+from pages.answer import Answer, parts, row_texts
 from pages.data import OF_VIEWS
 from truelog.reconcile import reconcile_history
 from truelog.reconcile.reconcile_history import HistoryQuery
@@ -77,4 +77,10 @@ def reconciliation(id: int, user: SignedIn) -> Answer:  # noqa: A002  the name i
         raise HTTPException(404, f"No reconciliation {id}")
     may = may_compare(user)
     view, _ = declared_view(settings, found.reconciliation.view)
-    return Answer(**parts(found), key=view.key if view else (), may_compare=may, may_export=may)
+    rows = {
+        "sample": [
+            parts(d) | {"streamed": row_texts(d.streamed), "rebuilt": row_texts(d.rebuilt)} for d in found.sample
+        ],
+        "repairs": [parts(r) | {"before": row_texts(r.before), "after": row_texts(r.after)} for r in found.repairs],
+    }
+    return Answer(**parts(found) | rows, key=view.key if view else (), may_compare=may, may_export=may)

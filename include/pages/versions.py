@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, HTTPException
 from pydantic import BaseModel, Field
 
 from pages.access import DataReader, SignedIn, may_cut_over, require_own_page
-from pages.answer import Answer, parts
+from pages.answer import Answer, parts, row_texts
 from pages.data import OF_VIEWS
 from truelog.support.settings import Settings
 from truelog.versions import cut_over as versions
@@ -36,7 +36,9 @@ Mover = Annotated[str, Depends(mover)]
 @router.get("/data/version-difference", dependencies=OF_VIEWS)
 def version_difference(view: str, one: int, other: int, _: DataReader) -> Answer:
     """How the rows of two versions differ, by key. All rows are read, so the comparison has a time limit."""
-    return Answer(**parts(difference(Settings(), view, one, other, _SAMPLE, seconds=_SECONDS)))
+    found = difference(Settings(), view, one, other, _SAMPLE, seconds=_SECONDS)
+    sample = [{side: row_texts(row) for side, row in each.items()} for each in found.sample]
+    return Answer(**parts(found) | {"sample": sample})
 
 
 @router.post("/versions/cut-over", dependencies=_MOVES)

@@ -8,6 +8,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from tests.builders.rows import NO_TIME, before_now, insert, insert_missing, insert_numbered
+from truelog.storage import exact_json
 from truelog.storage.database import Connection
 
 
@@ -77,8 +78,8 @@ def a_repair(
         version=1,
         positions=Jsonb({}),
         key=Jsonb(list(key)),
-        before=None if before is None else Jsonb(before),
-        after=None if after is None else Jsonb(after),
+        before=None if before is None else Jsonb(before, exact_json.write),
+        after=None if after is None else Jsonb(after, exact_json.write),
         repaired_at=before_now(ago),
     )
 

@@ -59,6 +59,7 @@ class Remarks:
     lab: Lab
     name: str
     key: str = "text"
+    counted: str = "1"  # what the view adds up
     events: dict[str, Any] = field(default_factory=dict)
 
     def declare(self, **fields: Any) -> EventType:
@@ -75,10 +76,10 @@ class Remarks:
 
     @property
     def compiled(self) -> CompiledView:
-        name, key = self.name, self.key
+        name, key, counted = self.name, self.key, self.counted
 
         def per_text(events: DataFrame) -> DataFrame:
-            return events.selectExpr(key, "1 AS events")
+            return events.selectExpr(key, f"{counted} AS events")
 
         view = View(reads=(name,), transform=per_text, key=(key,), measures={"events": Sum()})
         return self.lab.compiled_with(f"by_{key}_{name}", view, self.types)
@@ -231,6 +232,28 @@ def test_a_wider_bound_judges_only_new_records(remarks: Remarks) -> None:
     after = remarks.certificate(remarks.reconcile())
     assert after.event_versions == {remarks.name: UsedVersions(1, (2,))}
     assert remarks.verify(after) == ("EQUAL", "")
+
+
+def test_a_record_on_which_the_transform_failed_counts_after_a_rejudge(remarks: Remarks) -> None:
+    """The exclusion of the earlier reading must not take the record from the view, its rebuilds or its certificate."""
+    remarks.declare(**SHORT)
+    remarks.counted = "CAST(coalesce(amount, 'none') AS int)"
+    remarks.send({"text": "one", "amount": "7"})
+    remarks.archive()
+    remarks.declare(**SHORT, amount=(str | None, None))
+    remarks.send({"text": "one", "amount": "5"}, {"text": "one", "amount": "x"})
+    remarks.archive()
+    remarks.stream()
+    assert remarks.rows() == {"one": 5}
+    remarks.require_equal()
+    before = remarks.certificate(remarks.reconcile())
+    remarks.rejudge()
+    assert remarks.rows() == {"one": 12}
+    remarks.require_equal()
+    after = remarks.certificate(remarks.reconcile())
+    assert [[offset for _, _, offset in each.excluded] for each in (before, after)] == [[0, 2], [2]]
+    assert remarks.verify(after) == ("EQUAL", "")
+    assert remarks.verify(before)[0] == "SUPERSEDED"
 
 
 def _require_superseded(remarks: Remarks, certified: Certificate, reason: str) -> None:

@@ -13,7 +13,7 @@ from runtime.airflow_client import Airflow
 from tests.pages.backfills import wanted
 from tests.pages.browsing import framed, is_wide_enough, open_page
 from tests.pages.conftest import USERS
-from tests.pages.plausible import HOSTILE
+from tests.pages.plausible import HOSTILE, PAID
 from truelog.control import application
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.storage import audit_trail
@@ -105,6 +105,8 @@ def test_hostile_values_are_shown_as_text(watched: Page) -> None:
     expect(watched.locator("main")).to_contain_text(HOSTILE[0])
     expect(watched.locator("main")).to_contain_text(f"Wrong value by hand (1 row): {HOSTILE[1]}")
     expect(watched.locator("main")).to_contain_text("Only in the stream (wrong value by hand)")
+    for digits in PAID:
+        expect(watched.locator("main")).to_contain_text(digits)
     assert watched.locator("main img, main script").count() == 0
     assert watched.title().endswith("Truelog")
 

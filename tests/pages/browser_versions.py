@@ -16,6 +16,7 @@ def test_rows_are_compared_before_readers_move_and_go_back(versions: TwoVersions
     second.get_by_role("button", name="Compare rows…").click()
     dialog = watched.get_by_role("dialog")
     expect(dialog).to_contain_text("0 missing, 0 extra, 1 different")
+    expect(dialog).to_contain_text("url=a, views=2")
     dialog.get_by_role("button", name="Close").click()
 
     second.get_by_role("button", name="Move readers here…").click()

@@ -30,7 +30,7 @@ from truelog.lag.verdict import Sample
 from truelog.log.positions import Positions
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, QualityMetric, quality_metric
 from truelog.serving import view_readers
-from truelog.storage import audit_trail
+from truelog.storage import audit_trail, exact_json
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
 from truelog.streaming import batch_metrics
@@ -45,6 +45,7 @@ HOSTILE = (
     "=HYPERLINK(1)",
     "",
 )
+PAID = ("90071992547407.93", "90071992547407.94")  # two decimals, and one float
 MADE = ("page_views", "click_through", "page_audience")
 TABLE = """
     CREATE TABLE state.{name}_v1 (minute timestamptz, host text, page text, browser text, views bigint, note bytea);
@@ -185,9 +186,10 @@ def _repaired(connection: Connection) -> None:
         "browser": None,
         "views": 3,
         "note": None,
+        "paid": exact_json.read(PAID[0]),
     }
     sample: list[dict[str, Any]] = [
-        {"streamed": row, "rebuilt": row | {"views": 4}},
+        {"streamed": row, "rebuilt": row | {"views": 4, "paid": exact_json.read(PAID[1])}},
         {"streamed": row | {"page": HOSTILE[4]}, "rebuilt": None, "cause": "wrong value by hand"},
         {"streamed": None, "rebuilt": row | {"page": "/lost"}},
     ]
@@ -221,7 +223,7 @@ def _reconciliation(
         **dict.fromkeys(("missing", "extra", "different"), 1 if verdict == "DIFFERENT" else 0),
         repaired=repaired,
         reason="the archive is 1,204 events behind" if verdict == "UNKNOWN" else "",
-        sample=Jsonb(list(sample)),
+        sample=Jsonb(list(sample), exact_json.write),
         causes=Jsonb(list(causes)),
         run=f"scheduled__{hour:02d}",
     )

@@ -10,13 +10,14 @@ WHERE = ["minute=2026-11-24 10:00:00+00", "host=shop.example", f"page={HOSTILE[1
 QUESTION = Question("page_views", tuple(WHERE))
 MARK = {"topic": TOPIC, "partition": 0, "event_time": "2026-11-24 10:00:01+00:00"}
 ROW = {"minute": "2026-11-24 10:00:00+00:00", "host": "shop.example", "page": HOSTILE[1], "browser": None}
+MANY = 2**53 + 1  # which a browser reads as 2**53
 ANSWER: dict[str, Any] = {
     "view": "page_views",
     "version": 1,
     "key": QUESTION.key,
     "verdict": "DIFFERENT",
     "reason": f"the row does not follow {HOSTILE[0]}",
-    "streamed": [ROW | {"views": 3}],
+    "streamed": [ROW | {"views": MANY}],
     "rebuilt": [ROW | {"views": 2}],
     "total": 7,
     "earlier": f"{TOPIC}:0:1",

@@ -11,7 +11,7 @@ import pytest
 from runtime import airflow
 from runtime.airflow_client import Airflow
 from tests.pages.fetch import fetch
-from tests.pages.plausible import HOSTILE
+from tests.pages.plausible import HOSTILE, PAID
 from truelog.alerts import store as alert_store
 from truelog.control import application
 from truelog.control.application import STREAM
@@ -317,5 +317,18 @@ def test_differing_rows_are_exported_unchanged(users: dict[str, Airflow]) -> Non
     assert head.split(",")[:4] == ["minute streamed", "minute rebuilt", "host streamed", "host rebuilt"]
     assert len(rows) == 3
     assert '"""=HYPERLINK(1)"""' in rows[1]
-    saved = json.load(fetch(users["oncall"], "GET", "export/differing.json?id=59"))
+    assert [PAID[0] in rows[0], PAID[1] in rows[0]] == [True, True]
+    text = fetch(users["oncall"], "GET", "export/differing.json?id=59").read().decode()
+    assert [text.count(f'"paid":{each},') + text.count(f'"paid":{each}}}') for each in PAID] == [3, 1]
+    saved = json.loads(text)
     assert [each["streamed"] and each["streamed"]["page"] for each in saved] == [HOSTILE[3], HOSTILE[4], None]
+
+
+def test_the_page_of_a_reconciliation_gets_every_digit(users: dict[str, Airflow]) -> None:
+    """A browser reads both values as one number, so they are texts."""
+    found = json.load(fetch(users["analyst"], "GET", "data/reconciliation?id=59"))
+    assert [found["sample"][0][side]["paid"] for side in ("streamed", "rebuilt")] == list(PAID)
+    changed = [each for each in found["sample"] if each["rebuilt"] is None]
+    assert [(each["streamed"]["views"], each["streamed"]["note"]) for each in changed] == [("3", None)]
+    found = json.load(fetch(users["analyst"], "GET", "data/reconciliation?id=60"))
+    assert PAID in [tuple((each[side] or {}).get("paid") for side in ("before", "after")) for each in found["repairs"]]

@@ -21,7 +21,7 @@ from truelog.reports import streams as stream_report
 from truelog.reports import summary, timeline
 from truelog.reports import view as view_report
 from truelog.reports.summary import PlatformState, PlatformSummary
-from truelog.storage import audit_trail, db_snapshot
+from truelog.storage import audit_trail, db_snapshot, exact_json
 from truelog.storage.database import Connection, connect, read_value
 from truelog.streaming import batch_metrics
 from truelog.support.errors import BadInput, ServiceDown
@@ -348,14 +348,15 @@ def test_all_differing_rows_are_stored_until_the_next_difference(filled: Setting
     with connect(filled) as connection:
         [newest, *_] = reconcile_history.list_reconciliations(connection, HistoryQuery(view="page_views", limit=1))
         connection.execute(
-            "CREATE TABLE recon.page_views_v1_diff AS SELECT jsonb_build_array(n) AS key_json, "
-            "jsonb_build_object('views', n) AS streamed, NULL::jsonb AS rebuilt, %s AS reconciliation "
-            "FROM generate_series(1, 1500) n",
+            "CREATE TABLE recon.page_views_v1_diff AS SELECT jsonb_build_array(n) AS _key_json, "
+            "jsonb_build_object('views', n + 9007199254740992.01) AS _streamed, NULL::jsonb AS _rebuilt, "
+            "NULL AS _cause, %s AS _reconciliation FROM generate_series(1, 1500) n",
             (newest.id,),
         )
         found = reconcile_history.reconciliation_detail(connection, newest.id)
         assert found
-        assert [each.streamed for each in reconcile_history.differing_rows(connection, found)] == [
-            {"views": n} for n in range(1, 1501)
+        rows = reconcile_history.differing_rows(connection, found)
+        assert [exact_json.write(each.streamed) for each in rows] == [
+            f'{{"views":{n + 2**53}.01}}' for n in range(1, 1501)
         ]
         connection.rollback()

@@ -58,5 +58,5 @@ def test_users_who_may_compare_see_which_rows_differ(versions: TwoVersions, user
     assert fetch(users["analyst"], "GET", path).status == 403
     found = json.load(fetch(users["oncall"], "GET", path))
     assert (found["rows"], found["missing"], found["extra"], found["different"]) == ([1, 1], 0, 0, 1)
-    assert found["sample"] == [{"one": {"url": "a", "views": 1}, "other": {"url": "a", "views": 2}}]
+    assert found["sample"] == [{"one": {"url": "a", "views": "1"}, "other": {"url": "a", "views": "2"}}]
     assert fetch(users["oncall"], "GET", path.replace("other=2", "other=7")).status == 400

@@ -38,6 +38,11 @@ class Response:
     body: dict[str, Any]
 
 
+def require_refused(response: Response, status: int, reason: str) -> None:
+    """The status says that the request is refused, and the body says what is wrong with it."""
+    assert (response.status, reason in response.body["error"]) == (status, True), response
+
+
 @dataclass
 class Client:
     """A sender with a key; each request uses a new connection."""

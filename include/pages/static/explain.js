@@ -19,6 +19,7 @@ import {
   since,
   table,
   value,
+  wholeRow,
 } from "./kit.js";
 import { recordLink } from "./records.js";
 
@@ -141,7 +142,7 @@ function explained(answer, answered, question, now) {
       badge(answer.verdict),
       answer.reason ? ` ${sentence(seen(answer.reason))}` : " The row follows from its events.",
     ),
-    answer.verdict === "DIFFERENT" ? answer.streamed.map((row) => h("p", {}, "In the view: ", value(row))) : null,
+    answer.verdict === "DIFFERENT" ? answer.streamed.map((row) => h("p", {}, "In the view: ", wholeRow(row))) : null,
     listed(answer),
     h(
       "p",

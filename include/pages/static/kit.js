@@ -67,6 +67,12 @@ export function value(given) {
   return h("span", { class: "value" }, seen(text));
 }
 
+// A row of a view as one text, with the values that it has as texts.
+export function wholeRow(row) {
+  if (row === null) return value(null);
+  return Object.entries(row).map(([name, each], i) => [i ? ", " : "", `${name}=`, value(each)]);
+}
+
 export function seen(text) {
   return text.replace(INVISIBLE, (c) => `⟨${c.codePointAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`);
 }

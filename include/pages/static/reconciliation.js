@@ -104,7 +104,7 @@ function sides(columns, rows, [left, right], [onlyLeft, onlyRight, both], rowOf)
         ),
         ...columns.map((column) => {
           if (a === null || b === null) return value((a ?? b)[column]);
-          return JSON.stringify(a[column]) === JSON.stringify(b[column]) ? value(a[column]) : h(
+          return a[column] === b[column] ? value(a[column]) : h(
             "span",
             { class: "pair" },
             h("span", {}, h("small", {}, `${left}: `), value(a[column])),

@@ -1,6 +1,6 @@
 // The versions of a view: who sees each, what is missing, how two of them differ, and moving the readers.
 import { act, ask } from "./live.js";
-import { about, badge, bytes, count, duration, h, link, moment, number, seen, table, value, word } from "./kit.js";
+import { about, badge, bytes, count, duration, h, link, moment, number, seen, table, wholeRow, word } from "./kit.js";
 import { confirmAction, openDialog } from "./dialog.js";
 
 const BADGES = { SERVING: "OK", READY: "OK" };
@@ -120,6 +120,6 @@ function differences({ one, other, rows, missing, extra, different, columns, add
     changed.length
       ? h("p", {}, changed.map(([name, n]) => `${name}: ${count(n, "row differs", "rows differ")}. `))
       : null,
-    table([`Version ${one}`, `Version ${other}`], sample.map((each) => [value(each.one), value(each.other)]), ""),
+    table([`Version ${one}`, `Version ${other}`], sample.map((each) => [wholeRow(each.one), wholeRow(each.other)]), ""),
   ].filter(Boolean);
 }

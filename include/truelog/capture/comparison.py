@@ -38,11 +38,11 @@ _SESSION = "-c timezone=UTC -c datestyle=ISO -c extra_float_digits=1 -c default_
 _HASHES = """
 SELECT bucket, count(*), sum(hash) FROM (
     SELECT ('x' || substr(md5(row_key::text), 1, 2))::bit(8)::int AS bucket,
-        ('x' || substr(md5(t::text), 1, 15))::bit(60)::bigint::numeric AS hash FROM ({rows}) AS t
+        ('x' || substr(md5(_row::text), 1, 15))::bit(60)::bigint::numeric AS hash FROM ({rows}) AS _row
 ) AS hashed GROUP BY bucket
 """
 _ROWS = """
-SELECT row_key::text, t::text FROM ({rows}) AS t
+SELECT row_key::text, _row::text FROM ({rows}) AS _row
 WHERE ('x' || substr(md5(row_key::text), 1, 2))::bit(8)::int = ANY(%s)
 """
 

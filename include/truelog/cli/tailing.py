@@ -30,13 +30,9 @@ def tail(
             if as_json:
                 print_json(line)
             else:
-                say("  ".join(f"{name} {_shown(value)}" for name, value in line.items()))
+                say("  ".join(f"{name} {exact_json.text(value)}" for name, value in line.items()))
     except KeyboardInterrupt:
         raise typer.Exit from None
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else exact_json.write(value)
 
 
 def _lines(settings: Settings, what: str, where: list[str], from_beginning: bool) -> Iterator[dict[str, Any]]:

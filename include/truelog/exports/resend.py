@@ -240,7 +240,7 @@ def _fits(values: Mapping[str, Any], condition: Condition) -> bool:
         return value is None
     if condition.operator is not Operator.EQUAL:
         raise BadInput("--key: write COLUMN=VALUE, or `COLUMN is NULL`.")
-    return value is not None and (value if isinstance(value, str) else exact_json.write(value)) == condition.value
+    return value is not None and exact_json.text(value) == condition.value
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -63,7 +63,7 @@ def erase_view(rebuilder: Rebuilder) -> ErasedView:
 def _repair(rebuilder: Rebuilder, compared: Positions) -> int:
     """Repair the view, and let the notifier forget how the rows were that differ, also if it reads them meanwhile."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    differing = sql.SQL("{} IN (SELECT key_json FROM {})").format(
+    differing = sql.SQL("{} IN (SELECT _key_json FROM {})").format(
         row_diff.key_json(compiled.own, "noted."), row_diff.diff_table(compiled.own)
     )
     keys = changes.shown_keys(connection, compiled.own, differing) if compiled.view.publish else []

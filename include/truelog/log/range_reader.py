@@ -105,15 +105,12 @@ def _small_batches(client: Mapping[str, Any], share: Share, schema: pa.Schema) -
     with _assigned(client, share) as consumer:
         heard = time.monotonic()
         while cursors:
-            messages = _arrived(consumer)
-            if not messages and time.monotonic() - heard > _SILENT_SECONDS:
+            arrived = [(key, each) for key, each in _by_partition(_arrived(consumer)) if key in cursors]
+            if not arrived and time.monotonic() - heard > _SILENT_SECONDS:
                 raise ServiceDown(f"Kafka has been silent for {_SILENT_SECONDS:.0f} s; missing: {_missing(cursors)}")
-            for key, of_partition in _by_partition(messages):
-                heard = time.monotonic()
-                cursor = cursors.get(key)
-                if cursor is None:
-                    continue
-                batch = cursor.take(of_partition, schema)
+            for key, messages in arrived:
+                heard, cursor = time.monotonic(), cursors[key]
+                batch = cursor.take(messages, schema)
                 if cursor.is_at_end:
                     del cursors[key]
                     consumer.incremental_unassign([TopicPartition(*key)])

@@ -124,6 +124,6 @@ def _rules(comparison: Comparison, view: View, minimum: int, diffs: Mapping[str,
     if comparison.verdict != "UNKNOWN":  # otherwise the table may contain the rows of another comparison
         for side, diff in diffs.items():
             name = f"its table of differences{f' in {side}' if side else ''} is empty"
-            yield ValidationRule("recon", diff, name, f"reconciliation = {comparison.id}")
+            yield ValidationRule("recon", diff, name, f"_reconciliation = {comparison.id}")
     for check in view.checks:
         yield ValidationRule("views", comparison.view, check, f"NOT ({check})")

@@ -177,7 +177,7 @@ def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iter
 
 
 def _rows_of(connection: Connection, side: str, table: str) -> Iterator[DifferingRow]:
-    query = sql.SQL("SELECT streamed, rebuilt, to_jsonb(d) ->> 'cause' FROM {} d ORDER BY key_json").format(
+    query = sql.SQL("SELECT _streamed, _rebuilt, _cause FROM {} ORDER BY _key_json").format(
         sql.Identifier("recon", table)
     )
     with connection.cursor("differing") as cursor:
@@ -200,10 +200,15 @@ def _columns(connection: Connection, reconciliation: Reconciliation, rows: Seque
 
 
 def _holds(connection: Connection, table: str, number: int) -> bool:
-    """Whether the diff table still contains this reconciliation's rows. A later reconciliation replaces them."""
+    """Whether the diff table still contains this reconciliation's rows. A later reconciliation replaces them.
+
+    The tables of earlier releases have other columns, and are not read.
+    """
     if connection.execute("SELECT to_regclass(format('recon.%%I', %s::text))", (table,)).fetchone() == (None,):
         return False
-    query = sql.SQL("SELECT FROM {} WHERE reconciliation = %s LIMIT 1").format(sql.Identifier("recon", table))
+    query = sql.SQL(
+        "SELECT FROM {} AS _row WHERE to_jsonb(_row) -> '_reconciliation' = to_jsonb(%s::bigint) LIMIT 1"
+    ).format(sql.Identifier("recon", table))
     return connection.execute(query, (number,)).fetchone() is not None
 
 

@@ -124,12 +124,14 @@ class _TableRepair:
             self._add_later_rows()
         _record_before(connection, table, self.reached)
         connection.execute(
-            sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
+            sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d._key_json").format(
                 _table(table), row_diff.diff_table(table), row_diff.key_json(table, "t.")
             )
         )
         connection.execute(
-            sql.SQL("INSERT INTO {} ({columns}) SELECT {columns} FROM {} WHERE {} IN (SELECT key_json FROM {})").format(
+            sql.SQL(
+                "INSERT INTO {} ({columns}) SELECT {columns} FROM {} WHERE {} IN (SELECT _key_json FROM {})"
+            ).format(
                 _table(table),
                 row_diff.rebuilt_table(table),
                 row_diff.key_json(table),
@@ -225,8 +227,8 @@ def _record_before(connection: Connection, table: Table, positions: Positions) -
     connection.execute(
         sql.SQL(
             "INSERT INTO truelog.repair (view, version, side, positions, key, before) "
-            "SELECT %s, %s, %s, %s, d.key_json, to_jsonb(t) FROM {} AS d LEFT JOIN {} AS t ON {} = d.key_json"
-        ).format(row_diff.diff_table(table), _table(table), row_diff.key_json(table, "t.")),
+            "SELECT %s, %s, %s, %s, _key_json, to_jsonb(_row) FROM {} AS d LEFT JOIN {} AS _row ON {} = _key_json"
+        ).format(row_diff.diff_table(table), _table(table), row_diff.key_json(table, "_row.")),
         (table.owner, table.view.version, table.side, positions.as_json()),
     )
 
@@ -235,9 +237,9 @@ def _record_after(connection: Connection, table: Table) -> int:
     """Store each key's row as it is after the repair, and return the number of keys whose row changed."""
     connection.execute(
         sql.SQL(
-            "UPDATE truelog.repair AS r SET after = to_jsonb(t) FROM {} AS t "
+            "UPDATE truelog.repair AS r SET after = to_jsonb(_row) FROM {} AS _row "
             "WHERE r.view = %s AND r.version = %s AND r.side = %s AND r.repaired_at = now() AND {} = r.key"
-        ).format(_table(table), row_diff.key_json(table, "t.")),
+        ).format(_table(table), row_diff.key_json(table, "_row.")),
         (table.owner, table.view.version, table.side),
     )
     row = connection.execute(

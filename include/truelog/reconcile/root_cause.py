@@ -133,7 +133,7 @@ class _Row:
 
 
 def _differing(connection: Connection, table: Table) -> dict[str, _Row]:
-    query = sql.SQL("SELECT {}, streamed, rebuilt FROM {}").format(
+    query = sql.SQL("SELECT {}, _streamed, _rebuilt FROM {}").format(
         table_hash.key_sql(table), row_diff.diff_table(table)
     )
     rows: Sequence[tuple[Any, ...]] = connection.execute(query).fetchall()

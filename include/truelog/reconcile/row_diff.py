@@ -1,6 +1,7 @@
 """Rows that differ between a streamed view and its rebuild.
 
-The `recon.<table>_diff` table contains these rows by key, with both values as JSON and the cause (`offset_search`).
+The `recon.<table>_diff` table contains these rows by key, with both values as JSON and the cause (`offset_search`). The
+names of its own columns begin with `_`, which no column of a view does.
 PostgreSQL compares the rows column by column, with NULL equal to NULL. EXCEPT ALL and GROUP BY can use hashing, but a
 full join on IS NOT DISTINCT FROM cannot.
 """
@@ -43,12 +44,12 @@ def find_differences(connection: Connection, table: Table) -> DiffCounts:
             "CREATE UNLOGGED TABLE {diff} AS "
             "WITH only_streamed AS (SELECT {all} FROM {streamed} EXCEPT ALL SELECT {all} FROM {rebuilt}), "
             "only_rebuilt AS (SELECT {all} FROM {rebuilt} EXCEPT ALL SELECT {all} FROM {streamed}), "
-            "unequal AS (SELECT {key}, to_jsonb(o) AS streamed, NULL::jsonb AS rebuilt FROM only_streamed AS o "
-            "UNION ALL SELECT {key}, NULL, to_jsonb(o) FROM only_rebuilt AS o) "
-            "SELECT {key}, {key_json} AS key_json, "
-            "jsonb_agg(streamed) FILTER (WHERE streamed IS NOT NULL) -> 0 AS streamed, "
-            "jsonb_agg(rebuilt) FILTER (WHERE rebuilt IS NOT NULL) -> 0 AS rebuilt, "
-            "NULL::bigint AS reconciliation, NULL::text AS cause FROM unequal GROUP BY {key}"
+            "unequal AS (SELECT {key}, to_jsonb(_row) AS _streamed, NULL::jsonb AS _rebuilt FROM only_streamed AS _row "
+            "UNION ALL SELECT {key}, NULL, to_jsonb(_row) FROM only_rebuilt AS _row) "
+            "SELECT {key}, {key_json} AS _key_json, "
+            "jsonb_agg(_streamed) FILTER (WHERE _streamed IS NOT NULL) -> 0 AS _streamed, "
+            "jsonb_agg(_rebuilt) FILTER (WHERE _rebuilt IS NOT NULL) -> 0 AS _rebuilt, "
+            "NULL::bigint AS _reconciliation, NULL::text AS _cause FROM unequal GROUP BY {key}"
         ).format(
             diff=diff_table(table),
             key=names(table.key_columns),
@@ -68,8 +69,8 @@ def lock_comparisons(connection: Connection, table: str) -> None:
 
 def clear_differences(connection: Connection, table: Table) -> None:
     """Replace `recon.<table>_diff` with an empty table."""
-    columns = {**table.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
-    columns |= {"reconciliation": "bigint", "cause": "text"}
+    columns = {**table.key_columns, "_key_json": "jsonb", "_streamed": "jsonb", "_rebuilt": "jsonb"}
+    columns |= {"_reconciliation": "bigint", "_cause": "text"}
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(table)))
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff_table(table), definitions(columns)))
 
@@ -84,20 +85,20 @@ def add_keys(connection: Connection, table: Table, keys: sql.Composable) -> None
     """Add keys to the table of differing rows, from a query of the key columns."""
     connection.execute(
         sql.SQL(
-            "INSERT INTO {diff} ({key}, key_json) SELECT DISTINCT {key}, {key_json} FROM ({keys}) AS added "
-            "WHERE {key_json} NOT IN (SELECT key_json FROM {diff})"
+            "INSERT INTO {diff} ({key}, _key_json) SELECT DISTINCT {key}, {key_json} FROM ({keys}) AS added "
+            "WHERE {key_json} NOT IN (SELECT _key_json FROM {diff})"
         ).format(diff=diff_table(table), key=names(table.key_columns), key_json=key_json(table), keys=keys)
     )
 
 
 def set_reconciliation(connection: Connection, table: Table, reconciliation: int) -> None:
     """Write the reconciliation's id into the diff table. The next reconciliation replaces the table."""
-    connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff_table(table)), (reconciliation,))
+    connection.execute(sql.SQL("UPDATE {} SET _reconciliation = %s").format(diff_table(table)), (reconciliation,))
 
 
 def sample_rows(connection: Connection, table: Table, rows: int) -> tuple[dict[str, Any], ...]:
     """The first differing rows, with both values, the cause, and the name of the side table if it is one."""
-    query = sql.SQL("SELECT streamed::text, rebuilt::text, cause FROM {} ORDER BY key_json LIMIT %s").format(
+    query = sql.SQL("SELECT _streamed::text, _rebuilt::text, _cause FROM {} ORDER BY _key_json LIMIT %s").format(
         diff_table(table)
     )
     sample = connection.execute(query, (rows,)).fetchall()
@@ -110,7 +111,7 @@ def save_causes(connection: Connection, table: Table, causes: Mapping[str, str])
     """Store why each row differs. `causes` maps the hash of a row's key (`table_hash.key_sql`) to the cause."""
     connection.execute(
         sql.SQL(
-            "UPDATE {} SET cause = c.cause FROM unnest(%s::text[], %s::text[]) AS c(key, cause) WHERE {} = c.key"
+            "UPDATE {} SET _cause = _why FROM unnest(%s::text[], %s::text[]) AS _found(_hash, _why) WHERE {} = _hash"
         ).format(diff_table(table), table_hash.key_sql(table)),
         (list(causes), list(causes.values())),
     )
@@ -135,9 +136,9 @@ def key_json(table: Table, prefix: str = "") -> sql.Composed:
 
 def _count(connection: Connection, table: Table) -> DiffCounts:
     query = sql.SQL(
-        "SELECT (SELECT count(*) FROM {rebuilt}), count(*) FILTER (WHERE streamed IS NULL), "
-        "count(*) FILTER (WHERE rebuilt IS NULL), "
-        "count(*) FILTER (WHERE streamed IS NOT NULL AND rebuilt IS NOT NULL) FROM {diff}"
+        "SELECT (SELECT count(*) FROM {rebuilt}), count(*) FILTER (WHERE _streamed IS NULL), "
+        "count(*) FILTER (WHERE _rebuilt IS NULL), "
+        "count(*) FILTER (WHERE _streamed IS NOT NULL AND _rebuilt IS NOT NULL) FROM {diff}"
     )
     counts = connection.execute(query.format(rebuilt=rebuilt_table(table), diff=diff_table(table))).fetchone()
     assert counts is not None  # noqa: S101

@@ -8,7 +8,9 @@ import psycopg
 from psycopg import sql
 from psycopg.abc import Params
 from psycopg.rows import scalar_row
+from psycopg.types.json import set_json_loads
 
+from truelog.storage import exact_json
 from truelog.support.settings import Settings
 
 Query = LiteralString | bytes | sql.SQL | sql.Composed
@@ -20,10 +22,13 @@ _MESSAGE_LENGTH = 500  # characters
 def connect(settings: Settings, *, autocommit: bool = False, writer: str | None = None) -> Connection:
     """Open a session in UTC. The caller closes it. `writer` is the application whose lease covers the session's writes.
 
+    Numbers in the JSON that it reads keep their digits (`exact_json`).
+
     If a process is suspended during a transaction, the transaction ends after a timeout and releases its locks.
     """
     arguments = settings.database() | ({"application_name": session_name(writer)} if writer else {})
     connection: Connection = psycopg.connect(**arguments, autocommit=autocommit, connect_timeout=10)
+    set_json_loads(exact_json.read, connection)
     with connection.transaction():
         connection.execute("SET SESSION idle_in_transaction_session_timeout = '15s'")
     return connection

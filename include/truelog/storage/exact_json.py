@@ -23,7 +23,7 @@ class Number(float):
         return (self.digits,)
 
 
-def read(text: str) -> Any:
+def read(text: str | bytes) -> Any:
     """The value of a JSON text. NaN and infinities, which some writers put into JSON, become text."""
     return json.loads(text, parse_float=Number, parse_constant=str)
 
@@ -37,6 +37,11 @@ def write(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(write, value)) + "]"
     return _ENCODER.encode(value)
+
+
+def text(value: Any) -> str:
+    """A value as people read it: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else write(value)
 
 
 def _key(key: object) -> str:

@@ -40,7 +40,6 @@ from truelog.views.view import View
 # A record's contribution must depend on that record alone, so no operator here combines rows.
 _ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_OF_DIFFERENCES = {"key_json", "streamed", "rebuilt", "reconciliation", "cause"}  # `truelog.reconcile.row_diff`
 _NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
 
 
@@ -237,9 +236,6 @@ def _conflict(first: str, second: str, column: str) -> str:
 
 def _require_names(compiled: CompiledView) -> None:
     """Table and column names must be plain, because they appear in the SQL of two engines."""
-    if taken := _OF_DIFFERENCES & {*compiled.view.key}:
-        column = ", ".join(sorted(taken))
-        raise BadDeclaration(f"{compiled.name}: a table of differences already has the column {column}; rename it.")
     readable = relation_names(compiled.view)
     if len(set(readable)) < len(readable):
         raise BadDeclaration(f"{compiled.name}: `present` names a side table; the side tables are {readable}.")

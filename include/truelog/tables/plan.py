@@ -10,12 +10,24 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+# KLL compacts with random bits, so a merge of two sketches differs between runs.
 _NON_DETERMINISTIC = re.compile(
-    r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|SparkVersion|VariableReference|\w*Python\w*)\""
+    r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|SparkVersion|VariableReference|\w*Python\w*"
+    r"|KllSketchMerge\w+)\""
 )
-_MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)  # times for which Spark puts a constant
+# What may differ between runs although Spark calls it deterministic; `_doubt` decides.
+_DOUBTFUL = re.compile(
+    r"\.(ParseToDate|ParseToTimestamp|VariantGet|AesEncrypt|(Json|Csv|Xml)ToStructs)\""
+    r"|\.Cast\"[^{}]*\"dataType\":(\"(date|timestamp)|\{)"
+)
+_MOMENT = re.compile(r"now|today|tomorrow|yesterday", re.IGNORECASE)  # times for which Spark puts a constant
+_DATED = re.compile(r"\s*([+-]?\d{4}|epoch)", re.IGNORECASE)
 _TIMES = ("date", "timestamp", "timestamp_ntz")
+_ZONED = re.compile(r"(?<!\w)timestamp\b(?!:)")  # in the text of a type; `timestamp:` is the name of a field
+_TEXT = re.compile(r"(?<!\w)(string|variant)\b(?!:)")
+_TIME_OF_DAY = "a text as a timestamp without a format: a text with a time alone becomes a time of the current day"
 _PARSERS = ("ParseToDate", "ParseToTimestamp")
+_READERS = ("JsonToStructs", "CsvToStructs", "XmlToStructs")
 # Spark numbers attributes, and Python numbers lambda variables, differently in each run.
 _NUMBER = re.compile(r"(_\d+)?#\d+L?")
 
@@ -106,7 +118,7 @@ def unstable(selected: DataFrame, again: DataFrame) -> str:
     """
     made = analyzed(selected)
     text = made.toJSON()
-    if changing := sorted({*_NON_DETERMINISTIC.findall(text), *_moments(made, json.loads(text))}):
+    if changing := sorted({*_NON_DETERMINISTIC.findall(text), *_doubts(made, text)}):
         return ", ".join(changing)
     if not made.deterministic() or not optimized(selected).deterministic():
         return "a random or per-run value"
@@ -119,48 +131,48 @@ def _constants(plan: Any) -> tuple[list[Any], str]:
     return literals(plan), _NUMBER.sub("", plan.toString())
 
 
-def _moments(plan: Any, data: Any) -> Iterator[str]:
-    """The texts such as `now` in a plan that Spark replaces by a time when it plans a query."""
-    if not any(_is_constant(data, place) for data, place in _casts(data)):  # a search in the JVM takes long
-        return
-    for node in nodes(plan):
-        for each in (found for expression in items(node.expressions()) for found in _computed(expression)):
-            if each.nodeName() == "Cast" and each.child().foldable() and each.dataType().typeName() in _TIMES:
-                text = str(each.child().eval(None))
-                if _MOMENT.match(text):
-                    yield f"the time {text!r}"
+def _doubts(plan: Any, text: str) -> Iterator[str]:
+    """What depends on the moment or on chance although Spark calls it deterministic."""
+    if _DOUBTFUL.search(text):  # a search in the JVM takes long
+        for node in nodes(plan):
+            for each in (found for expression in items(node.expressions()) for found in _computed(expression)):
+                yield from filter(None, [_doubt(each)])
+
+
+def _doubt(each: Any) -> str:
+    kind = each.getClass().getSimpleName()
+    if kind == "Cast":
+        return _doubt_of_cast(each)
+    if kind == "AesEncrypt":
+        _, _, mode, _, vector, _ = items(each.children())
+        fixed = str(_constant(mode)).upper() == "ECB" or _constant(vector)
+        return "" if fixed else "`aes_encrypt` without a constant initialization vector, which is random"
+    if kind == "VariantGet":
+        return _TIME_OF_DAY if _ZONED.search(each.targetType().simpleString()) else ""
+    if kind in _READERS and _ZONED.search(each.dataType().simpleString()):
+        return "" if each.options().contains("timestampFormat") else f"{_TIME_OF_DAY} (set `timestampFormat`)"
+    return ""
+
+
+def _doubt_of_cast(cast: Any) -> str:
+    given, made = cast.child().dataType().simpleString(), cast.dataType().simpleString()
+    if given == "string" and made in _TIMES and cast.child().foldable():
+        text = str(_constant(cast.child()))
+        if _MOMENT.search(text):  # Spark also removes control characters before and after it
+            return f"the time {text!r}"
+        return "" if made != "timestamp" or text == "None" or _DATED.match(text) else f"{_TIME_OF_DAY}: {text!r}"
+    return _TIME_OF_DAY if _ZONED.search(made) and _TEXT.search(given) else ""
+
+
+def _constant(expression: Any) -> Any:
+    """The value of an expression; None if it depends on a column."""
+    return expression.eval(None) if expression.foldable() else None
 
 
 def _computed(expression: Any) -> Iterator[Any]:
     """The nodes of an expression. Spark puts a cast in the place of `to_date` and its relatives later."""
     for each in nodes(expression):
         yield from _computed(each.replacement()) if each.getClass().getSimpleName() in _PARSERS else (each,)
-
-
-def _casts(data: Any) -> Iterator[tuple[list[Any], int]]:
-    """The casts to a time in the JSON of a plan: the list that contains the cast, and its place there."""
-    if isinstance(data, dict):
-        data = list(data.values())
-    if isinstance(data, list):
-        for place, each in enumerate(data):
-            if isinstance(each, dict) and _is_cast(each):
-                yield data, place
-            yield from _casts(each)
-
-
-def _is_cast(node: dict[str, Any]) -> bool:
-    name = str(node.get("class", "")).rpartition(".")[2]
-    return name in _PARSERS or (name == "Cast" and node.get("dataType") in _TIMES)
-
-
-def _is_constant(tree: list[Any], place: int) -> bool:
-    """Whether a node of a tree depends on no column. In JSON, the nodes are in a list, each before its children."""
-    left = 1
-    while left:
-        if tree[place]["class"].endswith((".AttributeReference", ".NamedLambdaVariable")):
-            return False
-        left, place = left - 1 + tree[place]["num-children"], place + 1
-    return True
 
 
 def live_part(selected: DataFrame) -> LivePart:

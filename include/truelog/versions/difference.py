@@ -45,9 +45,9 @@ _APART = """
     FROM ({one}) a FULL JOIN ({other}) b USING (topic, partition)
 """
 _ROWS = """
-    SELECT to_jsonb(k) AS key, to_jsonb(r) AS row,
-        mod(('x' || left(md5(to_jsonb(k)::text), 4))::bit(16)::int, {buckets}) AS bucket
-    FROM {relation} AS t CROSS JOIN LATERAL (SELECT {key}) AS k CROSS JOIN LATERAL (SELECT {shared}) AS r
+    SELECT to_jsonb(_key) AS key, to_jsonb(_row) AS row,
+        mod(('x' || left(md5(to_jsonb(_key)::text), 4))::bit(16)::int, {buckets}) AS bucket
+    FROM {relation} AS t CROSS JOIN LATERAL (SELECT {key}) AS _key CROSS JOIN LATERAL (SELECT {shared}) AS _row
 """
 _HASHES = """
     WITH one AS ({one}), other AS ({other}),

@@ -41,14 +41,13 @@ KEYED = CONFLICT.format(selected='latest("event_time", status="status").alias("a
 
 ORDERED = CONFLICT.format(selected='latest("event_time", a_at="url").alias("a")', measures='{"a": Latest()}')
 OF_ORDER = CONFLICT.format(selected='latest("event_time", topic="url").alias("a")', measures='{"a": Latest()}')
-COMPARED = VIEW.format(by="status").replace("what", "cause")
 LOCATED = '''"""A group whose input has the name of a coordinate."""
 from truelog import Group
 
 VIEW = Group(reads=("click",), transform=None, by=("url",), inputs=("offset",), fold=None, key=("url",), values=())
 '''
 CONFLICTS = {"stored": STORED, "shown": SHOWN, "keyed": KEYED, "ordered": ORDERED, "of_order": OF_ORDER}
-CONFLICTS |= {"compared": COMPARED, "located": LOCATED}
+CONFLICTS |= {"located": LOCATED}
 
 
 def test_a_broken_view_does_not_affect_others(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
@@ -73,7 +72,6 @@ def test_a_broken_view_does_not_affect_others(spark: SparkSession, settings: Set
     assert "the key and the measure 'a' both make a column 'status'" in refused["keyed"]
     assert "the measure 'a' makes the column 'a_at' for its own order" in refused["ordered"]
     assert "the measure 'a' makes the column 'a_topic' for its own order" in refused["of_order"]
-    assert "a table of differences already has the column cause; rename it" in refused["compared"]
     assert "an input already has the column offset; rename the column" in refused["located"]
 
     (tmp_path / "unreadable.py").write_text("VIEW = View()")

@@ -222,3 +222,16 @@ class TestShortRangesFail:
     def test_while_no_broker_answers(self, log: Log) -> None:
         with pytest.raises(ServiceDown, match="silent"):
             list(range_reader.read({**log.client, "bootstrap.servers": "127.0.0.1:1"}, [Range(log.topic, 0, 0, 1)]))
+
+    def test_while_only_another_partition_speaks(self, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Such messages, which may be errors of the client, do not show that Kafka still returns the range."""
+        looks: list[object] = []
+
+        def of_another(messages: object) -> list[tuple[tuple[str, int], list[object]]]:
+            looks.append(messages)
+            assert len(looks) < deadline(30), "the reader waits for ever"
+            return [(("another", 0), [])]
+
+        monkeypatch.setattr(range_reader, "_by_partition", of_another)
+        with pytest.raises(ServiceDown, match=r"silent.*0 \[22, 23\)"):
+            log.read(Range(log.topic, 0, 22, 23))

@@ -78,7 +78,7 @@ def test_a_comparison_changes_no_row_and_stores_a_sample(letters: Letters) -> No
     assert (found.verdict, found.missing, found.extra, found.different) == ("DIFFERENT", 1, 101, 0)
     assert (found.rows, found.repaired, len(found.sample)) == (1, 0, 100)
     assert letters.rows() == before
-    differing = sql.SQL("SELECT DISTINCT reconciliation FROM {}").format(
+    differing = sql.SQL("SELECT DISTINCT _reconciliation FROM {}").format(
         sql.Identifier("recon", f"{letters.compiled.own.name}_diff")
     )
     assert letters.lab.connection.execute(differing).fetchall() == [(found.id,)]

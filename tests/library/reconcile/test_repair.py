@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from psycopg import sql
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from tests.beds.archived import Archived, change
 from tests.beds.lab import Lab
 from tests.deadline import deadline, until
 from tests.library.letters import Letters, archive, send
+from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.log import topics
 from truelog.log.positions import Positions
+from truelog.reconcile import reconcile_history
 from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause, Explanation
 from truelog.reconcile.reconcile import may_be_repaired, reconcile, refused_result
@@ -52,6 +57,32 @@ def test_few_enough_rows_may_be_repaired(case: str, settings: Settings) -> None:
 
 def caused(*causes: Cause) -> tuple[dict[str, Any], ...]:
     return tuple(Explanation(each, 1, "").as_dict() for each in causes)
+
+
+NAMES = ("cause", "d", "key", "key_json", "o", "reconciliation", "streamed", "t")
+
+
+def _named(click: DataFrame) -> DataFrame:
+    return click.select(*(F.col("url").alias(each) for each in NAMES), F.col("search_id").cast("int").alias("rebuilt"))
+
+
+@pytest.mark.ground(view=View(reads=("click",), transform=_named, key=NAMES, measures={"rebuilt": Sum()}))
+def test_columns_may_have_the_names_that_a_comparison_used_itself(ground: Archived) -> None:
+    ground.click(0, [("a", "1", 0), ("b", "2", 1)])
+    ground.stream()
+    change(ground, ground.compiled.own.name, "UPDATE {} SET rebuilt = 7 WHERE t = 'a'")
+    wrong, right = (dict.fromkeys(NAMES, "a") | {"rebuilt": n} for n in (7, 1))
+    connection, context = ground.lab.connection, ground.lab.context
+    found = reconcile(context, ground.compiled)
+    detail = reconcile_history.reconciliation_detail(connection, found.id or 0)
+    assert detail
+    with connection.transaction():
+        [differing] = reconcile_history.differing_rows(connection, detail)
+    assert (differing.streamed, differing.rebuilt, differing.cause) == (wrong, right, Cause.HAND)
+    repaired = reconcile(context, ground.compiled, ReconcileRequest(repair=True))
+    detail = reconcile_history.reconciliation_detail(connection, repaired.id or 0)
+    assert detail
+    assert (repaired.verdict, [(each.before, each.after) for each in detail.repairs]) == ("EQUAL", [(wrong, right)])
 
 
 def test_a_merge_before_the_lock_is_kept(letters: Letters) -> None:

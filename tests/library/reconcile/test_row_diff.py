@@ -55,7 +55,7 @@ def test_a_cause_is_stored_with_its_own_row(connection: Connection, counted: Tab
     assert key is not None
     row_diff.save_causes(connection, counted, {str(key[0]): "duplicate", "no row": "lost"})
     row_diff.set_reconciliation(connection, counted, 17)
-    stored = sql.SQL("SELECT event_id, cause FROM {} WHERE cause IS NOT NULL AND reconciliation = 17")
+    stored = sql.SQL("SELECT event_id, _cause FROM {} WHERE _cause IS NOT NULL AND _reconciliation = 17")
     assert connection.execute(stored.format(row_diff.diff_table(counted))).fetchall() == [("extra", "duplicate")]
 
     row_diff.clear_differences(connection, counted)

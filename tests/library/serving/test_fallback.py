@@ -7,13 +7,18 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from tests.beds.archived import Archived
+from tests.beds.archived import MORNING, Archived
 from tests.builders.applications import a_lease, forget_application, last_batch
 from tests.builders.rows import NO_TIME
 from tests.builders.views import a_batch_refusal
 from tests.deadline import deadline, until
+from truelog.batch import partials
+from truelog.batch.partial_selection import PartialRange
+from truelog.batch.rebuild import Rebuilder
 from truelog.control import application, view_status
 from truelog.kernel import merge
+from truelog.log.positions import Positions
+from truelog.maintenance.upkeep import drop_expired_partials
 from truelog.reconcile.reconcile import reconcile
 from truelog.serving import fallback, fallback_policy
 from truelog.serving import status as serving_status
@@ -93,6 +98,31 @@ def test_readers_get_the_fallback_while_streamed_rows_are_wrong(ground: Archived
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 1 WHERE url = 'a'").format(state))
     reconcile(lab.context, ground.compiled)
     assert read(ground) == (STREAM, {"old": 5, "a": 1})
+
+
+def test_partials_that_were_trimmed_before_a_restore_are_not_used(
+    ground: Archived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upkeep has read more of the log than the restored archive contains, and dropped a row that counts there."""
+    lab, own = ground.lab, ground.compiled.own
+    ground.tick(100)
+    begin, end = Positions({}, ground.ids), ground.positions
+    states = ground.rebuilder.states_between(own, begin, end)
+    partials.replace(lab.spark, lab.settings, own, PartialRange(MORNING, begin, end), states)
+    with monkeypatch.context() as later:
+        later.setattr(Rebuilder, "now", lambda *_: MORNING + timedelta(seconds=5_000))
+        drop_expired_partials(lab.context, ground.compiled)
+    left = partials.load_partials(lab.settings, own)
+    kept = left.read(lab.spark, left.ranges)
+    assert kept is not None
+    assert [row["url"] for row in kept.collect()] == ["a"]
+
+    ground.stream()
+    lab.connection.execute(sql.SQL("UPDATE {} SET spent = 7 WHERE url = 'a'").format(sql.Identifier("state", own.name)))
+    found = reconcile(lab.context, ground.compiled)
+    assert (found.verdict, found.missing, found.extra, found.different) == ("DIFFERENT", 0, 0, 1)
+    assert fallback.build_fallback(ground.rebuilder) == ground.positions
+    assert read(ground) == (BATCH, {"old": 5, "a": 1})
 
 
 def test_a_fallback_is_due_when_a_stream_makes_no_batches(ground: Archived, tmp_path: Path) -> None:

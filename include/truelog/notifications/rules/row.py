@@ -101,7 +101,7 @@ def _is_true(condition: Expression, row: Mapping[str, Any]) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else exact_json.write(value)
+    return "" if value is None else exact_json.text(value)
 
 
 class _AnyColumn(Mapping[str, str]):

@@ -10,9 +10,10 @@ import gzip
 import hashlib
 import hmac
 import re
-from codecs import BOM_UTF8
+import zlib
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -24,6 +25,7 @@ from ua_parser import parse_user_agent
 
 from events.page_view import PageView
 from truelog.support import timestamps
+from truelog.support.errors import BadInput
 
 _LINE = re.compile(
     rb"""
@@ -43,6 +45,16 @@ _MONTHS = dict(zip(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), r
 _LEGAL = ":/?#@!$&'()*+,;=%"
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
+_HEAD = 64 * 2**10  # bytes that show in which form a file is
+_COMPRESSED = {  # by the first bytes, the command that unpacks such a file
+    b"\x28\xb5\x2f\xfd": "zstd -d",
+    b"\xfd7zXZ": "xz -dk",
+    b"BZh": "bzip2 -dk",
+    b"\x04\x22\x4d\x18": "lz4 -d",
+    b"PK\x03\x04": "unzip",
+    b"\x1f\x9d": "uncompress",
+}
+
 
 @dataclass(frozen=True)
 class AccessLog:
@@ -53,7 +65,8 @@ class AccessLog:
 
     def page_view(self, number: int, line: bytes) -> PageView | None:
         """The event for a line. None if the line is malformed or its request is not for a page."""
-        entry = _LINE.fullmatch(line.removeprefix(BOM_UTF8))
+        line = line.removeprefix(BOM_UTF8)  # an editor may add it, and the event remains the same
+        entry = _LINE.fullmatch(line)
         request = entry and _REQUEST.fullmatch(_text(entry["request"]))
         if not entry or not request:
             return None
@@ -88,11 +101,32 @@ def origin(host: str) -> str:
 
 @contextmanager
 def open_log(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Open a plain or gzipped file. Yields its lines and the underlying file, whose position shows the progress."""
+    """Open a plain or gzipped file. Yields its lines and the underlying file, whose position shows the progress.
+
+    Raises:
+        BadInput: the file is in a form that is not read.
+    """
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        yield (cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip else file), file
+        lines = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip else file
+        with suppress(EOFError, OSError, zlib.error):  # reading the lines raises it again
+            _require_lines(path, lines.read(_HEAD))
+        lines.seek(0)
+        yield lines, file
+
+
+def _require_lines(path: Path, head: bytes) -> None:
+    """Refuse a file whose lines would all be malformed."""
+    for magic, command in _COMPRESSED.items():
+        if head.startswith(magic):
+            raise BadInput(f"{path} is compressed, and only gzip is read. Unpack it with `{command}`.")
+    start = head[:64]
+    is_wide = b"\0" in start and any(start) and not (any(start[::2]) and any(start[1::2]))
+    if is_wide or start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise BadInput(f"{path} is in UTF-16. Convert it with `iconv -f UTF-16 -t UTF-8`.")
+    if b"\r" in head and b"\n" not in head:
+        raise BadInput(f"The lines of {path} end with CR alone. Convert them with `tr '\\r' '\\n'`.")
 
 
 def _time(entry: re.Match[bytes]) -> datetime:

@@ -1,6 +1,8 @@
 """Access logs: lines that become page views, and lines that do not."""
 
+import bz2
 import gzip
+import lzma
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truelog.sources.access_log.page_views import AccessLog, open_log, origin
+from truelog.support.errors import BadInput
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:38.0) Gecko/20100101 Firefox/38.0"
 LOG = AccessLog("https://shop.example", b"a key")
@@ -134,9 +137,11 @@ def test_the_same_line_of_two_sites_is_two_events() -> None:
 
 
 def test_a_mark_of_the_encoding_does_not_belong_to_the_address() -> None:
+    """An editor may add the mark between two imports of one file."""
     event = LOG.page_view(1, b"\xef\xbb\xbf" + line())
     assert event is not None
     assert event.ip == "192.0.2.1"
+    assert event == LOG.page_view(1, line())
 
 
 @given(st.binary(max_size=200), st.sampled_from(["request", "ip", "time", "answer", "referrer", "agent"]))
@@ -154,6 +159,38 @@ def test_plain_and_gzipped_files_are_read_whatever_their_name(tmp_path: Path, is
     with open_log(path) as (lines, file):
         assert list(lines) == [b"one\n", b"two\r\n", b"three"]
         assert file.tell() == path.stat().st_size
+
+
+TEXT = b"\r\n".join([line()] * 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "cure"),
+    [
+        (bz2.compress(TEXT), "bzip2 -dk"),
+        (lzma.compress(TEXT), "xz -dk"),
+        (b"\x28\xb5\x2f\xfd and the rest", "zstd -d"),
+        (TEXT.decode().encode("utf-16"), "iconv"),
+        (TEXT.decode().encode("utf-16-le"), "iconv"),
+        (TEXT.decode().encode("utf-16-be"), "iconv"),
+        (b"\xef\xbb\xbf" + TEXT.replace(b"\r\n", b"\r"), r"tr '\\r' '\\n'"),
+    ],
+)
+@pytest.mark.parametrize("is_gzip", [False, True])
+def test_another_form_is_refused_with_the_cure(tmp_path: Path, content: bytes, cure: str, is_gzip: bool) -> None:
+    path = tmp_path / "access.log"
+    path.write_bytes(gzip.compress(content) if is_gzip else content)
+    with pytest.raises(BadInput, match=f"^.*access.log .*{cure}"), open_log(path):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"x", line(), b"\0" * 100, TEXT, b"a\rb\nc"])
+def test_other_contents_are_read(tmp_path: Path, content: bytes) -> None:
+    """After a crash, a log may begin with zeros. Its lines are malformed, and the rest of the file counts."""
+    path = tmp_path / "access.log"
+    path.write_bytes(content)
+    with open_log(path) as (lines, _):
+        assert b"".join(lines) == content
 
 
 def test_a_host_may_include_its_scheme() -> None:
