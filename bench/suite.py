@@ -12,10 +12,12 @@
 10. batch work over 1, 10 and 100 log days, on a platform of its own
 11. requests of one address beyond its limit, and questions about addresses, on a platform of its own
 12. point reads of the API, on a platform of its own
-13. commands on one key and on a million keys, on a platform of its own
-14. the figures of cubes over 30 days, on a platform of its own
-15. notifications of matches at a webhook, on a platform of its own
-16. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
+13. an outbox that the relay publishes, and changes that the API pushes to a thousand subscribers, each on a platform of
+    its own
+14. commands on one key and on a million keys, on a platform of its own
+15. the figures of cubes over 30 days, on a platform of its own
+16. notifications of matches at a webhook, on a platform of its own
+17. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
     and a kill, with four views and with all, each on a platform of its own
 """
 
@@ -36,6 +38,8 @@ from bench import (
     history,
     limiting,
     notifying,
+    publishing,
+    pushing,
     reading,
     rebuilding,
     reconciling,
@@ -218,6 +222,14 @@ class Suite:
         self.running = "reads", streaming.launch(self.settings, reading.VIEWS)
         return reading.run(self.settings, seconds=self.seconds)
 
+    def outputs(self) -> list[Row]:
+        return [publishing.run(self.settings)]
+
+    def pushes(self) -> list[Row]:
+        application = streaming.launch(self.settings, pushing.VIEWS)
+        self.running = "pushes", application
+        return [pushing.run(self.settings, application, self.seconds)]
+
     def commands(self) -> list[Row]:
         return deciding.run(self.settings, seconds=self.seconds)
 
@@ -292,6 +304,8 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "history": Suite.history,
     "limits": Suite.limits,
     "reads": Suite.reads,
+    "outputs": Suite.outputs,
+    "pushes": Suite.pushes,
     "commands": Suite.commands,
     "figures": Suite.figures,
     "notifications": Suite.notifications,
@@ -304,6 +318,8 @@ APART: Mapping[str, Mapping[str, str]] = {
     "history": history.SETTINGS,
     "limits": {},
     "reads": {},
+    "outputs": {},
+    "pushes": {},
     "commands": {},
     "figures": {},
     "notifications": {},

@@ -8,7 +8,7 @@ import pytest
 from tests.dags.looks import payload
 from truelog.exports.query import RowQuery
 from truelog.history import past_question
-from truelog.history.past_question import PastQuestion
+from truelog.history.past_question import PastPage, PastQuestion
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
@@ -41,7 +41,7 @@ def test_the_job_runs_when_a_question_waits(
     path, given = deferred.value.trigger.serialize()
     trigger = import_string(path)(**given)
     with connect(postgresql, autocommit=True) as connection:
-        asked = lambda: past_question.ask(connection, postgresql, QUESTION, "shop")  # noqa: E731
+        asked = lambda: past_question.ask(connection, postgresql, QUESTION, PastPage(1), "shop")  # noqa: E731
         assert payload(trigger, looks=2, meanwhile=asked) == {}
         task.resumed({}, {})
         task.execute({})

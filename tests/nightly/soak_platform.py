@@ -28,6 +28,7 @@ from tests.laws.events import IDS as HOSTILE_IDS
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.customer_traffic import TOPICS as CUSTOMER_TOPICS
 from tests.nightly.mixed_traffic import CAMPAIGN, MixedTraffic, event_id
+from tests.nightly.soak_followers import Followers
 from tests.scenes.applications import Application, start
 from tests.scenes.traffic import messages_in_the_log, parsed, valid_event
 from truelog.archive.table import archived_positions
@@ -65,6 +66,7 @@ class Soak:
     world: World
     traffic: MixedTraffic
     draw: random.Random
+    followers: Followers
     applications: dict[str, Application] = field(default_factory=dict)
     version: int = 0  # of the soak's declarations
     watches: bool = False  # whether rules and a search are set
@@ -230,6 +232,11 @@ class Soak:
             replayed = self._counted(declarations.EACH_PARCEL, "topic")
             doubled = {each: count for each, count in replayed.items() if count > 1}
             assert not doubled, f"{len(doubled)} parcels are counted too often"
+
+    def require_followers(self) -> None:
+        """Who follows an output topic or live changes arrives at the table of the view, and gets no change twice."""
+        soon(lambda: not self.followers.differ(), RECOVERY_SECONDS, "the followers at the tables of their views")
+        self.followers.require_none_repeated()
 
     def require_each_parcel_once(self) -> None:
         """Each parcel counts once, whether the collector accepted it or it was replayed."""

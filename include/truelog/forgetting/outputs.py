@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from truelog.log import topics
-from truelog.log.access import OUTPUT
 from truelog.maintenance.notifier_place import place_of_notifier, unnoticed
 from truelog.relay.place import read_places
 from truelog.relay.view_feed import ViewFeed, topic_of
+from truelog.schema.names import OUTPUT
 from truelog.storage.database import Connection
 from truelog.support.errors import NotForgotten, ServiceDown, TopicRefused
 from truelog.support.settings import Settings

@@ -1,7 +1,7 @@
 """A batch job that answers the questions of applications about the past of views, as `truelog query --as-of` does."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -10,7 +10,7 @@ import psycopg
 from py4j.protocol import Py4JNetworkError
 
 from truelog.batch.batch_context import BatchContext, open_batch
-from truelog.history import past_question
+from truelog.history import past_question, past_versions
 from truelog.history.as_of import PastView, open_past
 from truelog.history.explain_question import REFUSALS
 from truelog.history.past_question import FAILED, IMPOSSIBLE, WRONG, PastQuestion
@@ -22,6 +22,7 @@ from truelog.support.errors import BadInput, NotSetUp
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
 
+_MOST_CHARACTERS = 2**25  # of the rows of one answer, which one row may exceed
 _JAVA_ENDED = (ConnectionError, Py4JNetworkError)  # clients of services raise errors of their own
 
 log = logging.getLogger("truelog.past")
@@ -38,21 +39,21 @@ def answer_waiting(settings: Settings) -> int:
 
 
 def answer_each(context: BatchContext, connection: Connection, asked: Sequence[PastQuestion]) -> None:
-    """Answer these questions. Those about one view at one time, which follow each other, share a rebuild.
+    """Answer these questions. Those about one version at one time, which follow each other, share a rebuild.
 
     Raises:
         Exception: a service does not answer, and its questions wait; or Java has ended.
     """
-    compiled, outages = {each.name: each for each in context.views.compiled}, list[Exception]()
-    for (view, _), group in groupby(asked, key=lambda each: (each.view, each.at)):
+    loaded = past_versions.load(context, connection, {(each.view, each.version) for each in asked})
+    outages = list[Exception]()
+    for (view, version, _), group in groupby(asked, key=lambda each: (each.view, each.version, each.at)):
         same = past_question.begin(connection, list(group))
         if not same:
             continue  # deleted by an erasure
-        if view in compiled:
-            outages += _answer(context, connection, compiled[view], same)
+        if compiled := loaded.compiled.get((view, version)):
+            outages += _answer(context, connection, compiled, same)
         else:
-            reason = context.views.refused.get(view, f"there is no file of the view {view}")
-            _refuse(connection, same, IMPOSSIBLE, reason)
+            _refuse(connection, same, IMPOSSIBLE, loaded.refused[view, version])
     if outages:
         raise outages[0]
 
@@ -87,11 +88,24 @@ def _answer(
 def _answer_one(settings: Settings, connection: Connection, past: PastView, question: PastQuestion) -> None:
     limit = question.query.limit or 0
     try:
-        found = list(past.rows(replace(question.query, limit=limit + 1), seconds=settings.api_past_read_seconds))
+        rows = past.rows(replace(question.query, limit=limit + 1), seconds=settings.api_past_read_seconds)
+        kept, more = _portion(rows, limit)
     except (BadInput, NotSetUp, psycopg.ProgrammingError) as wrong:  # such as a column whose type has no order
         past_question.refuse(connection, question, WRONG, str(wrong).partition("\n")[0])
         return
-    past_question.answer(connection, question, _said(past) | {"more": len(found) > limit}, found[:limit])
+    past_question.answer(connection, question, _said(past) | {"more": more}, kept)
+
+
+def _portion(rows: Iterator[str], limit: int) -> tuple[list[str], bool]:
+    """The rows that one answer stores, and whether there are more of them."""
+    kept, size, more = list[str](), 0, False
+    for row in rows:  # to their end, because the connection reads them in a transaction
+        if len(kept) == limit or size > _MOST_CHARACTERS:
+            more = True
+        else:
+            kept.append(row)
+            size += len(row)
+    return kept, more
 
 
 def _said(past: PastView) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Questions of applications about the past of a view, and their answers, which a job stores.
 
 A past is a rebuild, which needs Spark, so the API asks here, and a job answers. The same question again finds the
-answer: it has the same digest. What the log contained at a time does not change, so an answer is kept for a while.
+answer: it has the same digest. What the log contained at a time does not change, so an answer is kept for a while. It
+is stored once with the rows of many pages, and each page is a part of it.
 """
 
 import hashlib
@@ -25,7 +26,9 @@ _REFUSED_SECONDS = 60  # for which a refusal is kept: the archive may reach the 
 WAITING = "SELECT FROM truelog.past_question WHERE answered_at IS NULL LIMIT 1"
 
 _KNOWN = """
-    SELECT status, said, rows, tries, extract(epoch FROM clock_timestamp() - asked_at)::float8
+    SELECT status, said, rows[%(skip)s::integer + 1 : %(skip)s::integer + %(limit)s::integer], cardinality(rows),
+        tries, extract(epoch FROM clock_timestamp() - asked_at)::float8,
+        coalesce(extract(epoch FROM answered_at)::text, '')
     FROM truelog.past_question WHERE digest = %(digest)s AND (answered_at IS NULL OR answered_at >
         now() - make_interval(secs => CASE WHEN status = 200 THEN %(keep)s ELSE %(refused)s END))
 """
@@ -41,7 +44,7 @@ _ASK = """
 """
 _WAITING = """
     SELECT view, version, at, asked, asked_at, tries FROM truelog.past_question WHERE answered_at IS NULL
-    ORDER BY view, at, asked_at
+    ORDER BY view, version, at, asked_at
 """
 # A question that is asked again, after an erasure has deleted it, has another time.
 _TRY = """
@@ -49,14 +52,15 @@ _TRY = """
     WHERE digest = %(digest)s AND asked_at = %(asked_at)s AND answered_at IS NULL
 """
 _ANSWER = """
-    UPDATE truelog.past_question SET answered_at = now(), status = %(status)s, said = %(said)s, rows = %(rows)s
+    UPDATE truelog.past_question
+    SET answered_at = clock_timestamp(), status = %(status)s, said = %(said)s, rows = %(rows)s
     WHERE digest = %(digest)s AND asked_at = %(asked_at)s AND answered_at IS NULL
 """
 
 
 @dataclass(frozen=True)
 class PastQuestion:
-    """Rows of a view as of a time. `query` has a limit. `version` is what readers see now.
+    """Rows of one version of a view at an earlier time. The limit of `query` is how many rows are stored.
 
     asked_at: when the stored question was asked. Its answer is for no other question with the same digest.
     """
@@ -97,35 +101,50 @@ class PastAnswer:
     """What is known of a question. Without a status, it waits: `tries` says whether a job has begun.
 
     said: what the rows were made of; or the `reason` of a refusal.
+    rows: those of the page. `stored` is how many rows all pages have.
+    identity: no other answer to the question has it, such as the answer after an erasure. Empty without an answer.
     """
 
     status: int | None
     said: dict[str, Any] | None
     rows: Sequence[str] | None
+    stored: int | None
     tries: int
     seconds: float  # since it was asked
+    identity: str
 
 
-def ask(connection: Connection, settings: Settings, question: PastQuestion, asker: str) -> PastAnswer | None:
+@dataclass(frozen=True)
+class PastPage:
+    """Which rows of the answer are read: `limit` rows behind the first `skip` rows."""
+
+    limit: int
+    skip: int = 0
+
+
+def ask(
+    connection: Connection, settings: Settings, question: PastQuestion, page: PastPage, asker: str
+) -> PastAnswer | None:
     """What is known of the question, which waits from now on if nothing is known. None if too many questions wait."""
     given = {
         **vars(question),
         "asked": Jsonb(question.asked),
         "digest": question.digest,
         "asker": asker,
-        "keep": settings.api_past_keep_seconds,
-        "refused": _REFUSED_SECONDS,
         "most": settings.api_past_questions,
         "share": max(1, settings.api_past_questions // 2),
     }
-    known = _known(connection, given)
+    known = read(connection, settings, question, page)
     if known is None:
         connection.execute(_ASK, given)
-        known = _known(connection, given)
+        known = read(connection, settings, question, page)
     return known
 
 
-def _known(connection: Connection, given: dict[str, Any]) -> PastAnswer | None:
+def read(connection: Connection, settings: Settings, question: PastQuestion, page: PastPage) -> PastAnswer | None:
+    """What is known of the question. None if nothing is, or no longer."""
+    keep = {"keep": settings.api_past_keep_seconds, "refused": _REFUSED_SECONDS}
+    given = {"digest": question.digest, **keep, **vars(page)}
     found: Any = connection.execute(_KNOWN, given).fetchone()
     return None if found is None else PastAnswer(*found)
 

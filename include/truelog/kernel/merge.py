@@ -24,7 +24,7 @@ from truelog.erasure import ledger
 from truelog.kernel import clock, exclusions
 from truelog.kernel.exclusions import Excluded, Exclusions
 from truelog.log.leader_epochs import Epochs
-from truelog.log.positions import Positions
+from truelog.log.positions import Positions, Range
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.errors import Gap, MeaningChanged, PartitionsAdded, Stale
@@ -33,6 +33,7 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import outbox
 from truelog.tables.stage import StagedRows
 
+_FEW = 10  # records; a request seldom has more, and events of more requests seldom have one trace
 _TALLY = """
     INSERT INTO truelog.merge_tally AS t
         (view, version, merges, rows, preparing, merging, clock, records, hour, hour_records)
@@ -65,6 +66,13 @@ class Merge:
         end = self.end.only(compiled.view.reads)
         return sum(each.end - each.start for each in self.begin.only(compiled.view.reads).ranges_to(end))
 
+    def causes(self, compiled: CompiledView) -> list[Range]:
+        """The records that alone can have changed rows. None if they are many, or a tick may have let rows expire."""
+        ranges = self.begin.only(compiled.view.topics).ranges_to(self.end.only(compiled.view.topics))
+        expired = any(each.topic == clock.TOPIC for each in ranges) and compiled.view.reads_clock
+        few = sum(each.end - each.start for each in ranges) <= _FEW
+        return ranges if few and not expired else []
+
 
 def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: lease.Holder | None = None) -> None:
     """Merge in one transaction, which writes everything or nothing.
@@ -95,7 +103,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         now = stored_clock(connection, compiled, merge.end)
         drop_expired(connection, compiled, "state", merge.end, now)  # 6
         advance(connection, compiled, merge)  # 7
-        outbox.record_changes(connection, compiled)  # 8
+        outbox.record_changes(connection, compiled, merge.causes(compiled))  # 8
         stage.clear(connection, compiled, merge.staged)
         tally(connection, compiled, merge, now)  # 9
         if merge.excluded:

@@ -36,7 +36,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotat
 )
 
 from truelog.schema.event import Topic
-from truelog.schema.names import TICKS
+from truelog.schema.names import OUTPUT, TICKS
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
@@ -53,7 +53,6 @@ _WRITERS = {
     "claim": (KafkaUser.RELAY,),
     "erasure": (KafkaUser.ERASER,),
 }
-OUTPUT = "view."  # the prefix of the output topics, which no event type's name has
 RELAY_PLACES = "relay.places"
 RELAY_TRANSACTIONS = "truelog-relay-"  # the prefix of the transactional ids of relays
 REPLAY_TRANSACTIONS = "truelog-replay"  # the transactional id of replayed dead letters

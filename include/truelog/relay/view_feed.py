@@ -13,9 +13,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from truelog.log import topics
-from truelog.log.access import OUTPUT
 from truelog.log.kafka_reader import messages
+from truelog.relay import trace
 from truelog.relay.feed import Beginning, Row
+from truelog.relay.step_trace import StepTraces
+from truelog.schema.names import OUTPUT
 from truelog.storage.database import Connection, read_value
 from truelog.support.settings import Settings
 
@@ -35,7 +37,7 @@ _ROWS = """
             coalesce(max(last) FILTER (WHERE last < %(number)s::bigint + %(portion)s), min(last))
         ) AS number FROM steps
     )
-    SELECT o.number, s.id::text, o.key, o.value, s.last, s.positions::text, s.made_at
+    SELECT o.number, s.id::text, o.key, o.value, s.last, s.positions::text, s.made_at, s.records
     FROM truelog.outbox o JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.step)
     WHERE o.view = %(view)s AND o.version = %(version)s AND o.number BETWEEN %(number)s AND (SELECT number FROM bound)
     ORDER BY o.number
@@ -69,13 +71,17 @@ class _Stored(NamedTuple):
     last: int  # the number of the transaction's last row
     positions: str
     made_at: datetime
+    records: str | None  # that alone have changed the rows of the transaction, if they are known
 
 
 class ViewFeed:
     """The feed of one version of a view."""
 
-    def __init__(self, settings: Settings, connection: Connection, view: str, version: int) -> None:
-        self._settings, self._connection = settings, connection
+    def __init__(
+        self, settings: Settings, connection: Connection, view: str, version: int, traces: StepTraces | None = None
+    ) -> None:
+        """Without `traces`, records have no `traceparent`."""
+        self._settings, self._connection, self._traces = settings, connection, traces
         self.view, self.version = view, version
 
     @property
@@ -151,6 +157,8 @@ class ViewFeed:
             "ce_source": f"/views/{self.view}/v{self.version}",
             "ce_time": stored.made_at.isoformat(),
         }
+        if self._traces and (found := self._traces.of(stored.step, stored.records, stored.made_at)):
+            headers[trace.NAME] = found
         value = None if stored.value is None else stored.value.encode()
         encoded = {name: text.encode() for name, text in headers.items()}
         return Row(stored.number, identity, self.name, stored.key.encode(), value, encoded)

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 
 from truelog.log.output_topic import create_topic
 from truelog.relay.relay import Relay
+from truelog.relay.step_trace import StepTraces
 from truelog.relay.view_feed import OUTPUT_CONFIG, ViewFeed
 from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import Resync, ServiceDown, TopicRefused, describe
@@ -33,6 +34,10 @@ class ViewOutputs:
     _relays: dict[_Version, Relay] = field(default_factory=dict)
     _retry_at: dict[_Version, float] = field(default_factory=dict)
     _due: dict[str, float] = field(default_factory=dict)
+    _traces: StepTraces = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._traces = StepTraces(self.settings)
 
     def publish(self) -> int:
         """Publish the next rows of each view, and return how many there were.
@@ -54,6 +59,7 @@ class ViewOutputs:
     def end(self) -> None:
         for each in list(self._relays):
             self._end(each)
+        self._traces.close()
 
     def _numbers(self) -> dict[_Version, int]:
         """The number of the last row of each output."""
@@ -78,7 +84,7 @@ class ViewOutputs:
         return published
 
     def _begin(self, version: _Version) -> Relay:
-        feed = ViewFeed(self.settings, self.connection, *version)
+        feed = ViewFeed(self.settings, self.connection, *version, self._traces)
         create_topic(self.settings, KafkaUser.RELAY, feed.name, OUTPUT_CONFIG)
         self._relays[version] = Relay(self.settings, KafkaUser.RELAY, feed)
         self._record_progress(version, self._relays[version])

@@ -1,4 +1,5 @@
-"""Names that every package shares: the columns that identify a record, and the topic that is the clock of the log."""
+"""Names that every package shares: the columns of a record, the clock of the log, and the prefix of output topics."""
 
 COORDINATES = ("topic", "partition", "offset")
 TICKS = "ticks"
+OUTPUT = "view."  # the prefix of the output topics, which no event type's name has

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from truelog.measures.measure import Measure
-from truelog.schema.names import TICKS
+from truelog.schema.names import OUTPUT, TICKS
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration
 from truelog.views.lateness import EventWindow, is_late
@@ -80,6 +80,12 @@ class View:
             raise BadDeclaration(f"The version is {self.version!r}; use a whole number from 1.")
         if unknown := sorted(set(self.all_if_null) - set(self.key)):
             raise BadDeclaration(f"`all_if_null` names {', '.join(unknown)}; name key columns.")
+        if outputs := [topic for topic in self.reads if topic.startswith(OUTPUT)]:
+            raise BadDeclaration(
+                f"A view reads event types, and {outputs[0]} is an output of a view. Read the event types that this "
+                "view reads, or let an application read its output topic and send events "
+                "(docs/decisions/105-views-over-views.md)."
+            )
         if self.publish and self.batch_only:
             raise BadDeclaration("A batch-only view has no stream whose changes could be published. Remove `publish`.")
 

@@ -138,7 +138,7 @@ def test_the_client_waits_for_the_past(client: Client, database: Connection) -> 
 
     def answer() -> None:
         [asked] = past_question.waiting(database)
-        past_question.answer(database, asked, said | {"more": False}, ['{"host":"host1"}'])
+        past_question.answer(database, asked, said | {"more": False}, ['{"host":"host1"}', '{"host":"host2"}'])
 
     asked_first = Client._attempt
 
@@ -150,8 +150,9 @@ def test_the_client_waits_for_the_past(client: Client, database: Connection) -> 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Client, "_attempt", ask_and_answer)
-        page = client.rows(PAGES, as_of=MINUTE, columns="host")
+        page = client.rows(PAGES, as_of=MINUTE, columns="host", limit=1)
     assert (page.layer, page.as_of, page.rows) == ("batch", MINUTE, ({"host": "host1"},))
+    assert [each["host"] for each in client.walk(PAGES, as_of=MINUTE, columns="host", limit=1)] == ["host1", "host2"]
 
 
 def test_typed_errors_say_what_is_wrong(client: Client, platform: Settings) -> None:

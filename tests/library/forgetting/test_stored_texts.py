@@ -18,7 +18,7 @@ from truelog.exports.query import Condition, Operator, RowQuery
 from truelog.forgetting.stored_texts import forget_reports, forget_texts
 from truelog.history import past_question
 from truelog.history.explain_question import Question, newest_answer, store_answer
-from truelog.history.past_question import PastQuestion
+from truelog.history.past_question import PastPage, PastQuestion
 from truelog.log.positions import Positions
 from truelog.quality import gx_docs
 from truelog.storage.database import Connection
@@ -41,10 +41,10 @@ def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
     store_answer(connection, question, {"row": {"text": TEXT}}, "analyst")
     answers = (at_noon(view, "person_id", PERSON), "{}"), (at_noon(view, "text", "x"), f'{{"text":"{TEXT}"}}')
     for past, found in answers:
-        past_question.ask(connection, settings, past, "shop")
+        past_question.ask(connection, settings, past, PastPage(1), "shop")
         [asked] = past_question.waiting(connection)
         past_question.answer(connection, asked, {"version": 1}, [found])
-    past_question.ask(connection, settings, at_noon("other", "person_id", PERSON), "shop")
+    past_question.ask(connection, settings, at_noon("other", "person_id", PERSON), PastPage(1), "shop")
     a_repair(connection, view, before={"text": TEXT})
     an_operation(connection, f"person_id={PERSON}")
     an_alert(connection, "view_stalled", view, f"the fold failed on ['{PERSON}', 1]")

@@ -15,7 +15,9 @@ from tests.beds.archived import MORNING, PER_URL, Archived
 from tests.library.services.api.asking import Asking, asking
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
-from truelog.control.view_loader import LoadedViews
+from truelog.control import view_versions
+from truelog.control.view_loader import LoadedViews, load_compiled
+from truelog.control.view_versions import StoredVersion
 from truelog.exports.query import RowQuery
 from truelog.history import past_question
 from truelog.history.as_of import PastView, open_past
@@ -26,6 +28,7 @@ from truelog.reconcile.comparison.compare import compare
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
+from truelog.tables import deploy as table
 
 PRESENTED = replace(PER_URL, present={"totals": "SELECT url, sum(spent)::bigint AS spent FROM {view} GROUP BY url"})
 # The clicks between the ticks: partition, URL, `search_id`, second. The last tick lets the rows of the others expire.
@@ -34,6 +37,21 @@ CLICKS = {
     200: ((0, "a", 8, 92), (0, "c", 16, 199)),
     4_000: ((1, "a", 32, 3_999), (0, "b", 64, 20)),
 }
+BESIDE = '''"""How often each URL was clicked."""
+
+from pyspark.sql import functions as F
+
+from truelog import Sum, View
+
+VIEW = View(
+    reads=("click",),
+    transform=lambda click: click.select("url", F.lit(1).alias("clicks")),
+    key=("url",),
+    measures={"clicks": Sum()},
+    present={"often": "SELECT url FROM {view} WHERE clicks > 1"},
+    version=2,
+)
+'''
 Rows = list[tuple[str, str, int, str]]
 
 
@@ -191,6 +209,37 @@ def test_an_application_asks_over_http(ground: Archived) -> None:
         assert "Choose a later time" in refused[1].json()["detail"]
         assert refused[2].json()["type"] == "urn:truelog:problem:no-past"
         require_known(api, rows, first_tick)
+        require_each_row_once(api, rows, first_tick)
+
+
+def test_an_application_asks_about_a_version_beside(ground: Archived) -> None:
+    """Its code is the file that the database has kept. Without a version, the past is that of what readers see."""
+    view, lab, past = ground.compiled.name, ground.lab, {"as_of": "2026-03-01T00:03:20Z"}
+    kept = StoredVersion(view, 2, BESIDE)
+    table.deploy_table(lab.connection, load_compiled(lab.spark, lab.types, view, kept.write(lab.settings)))
+    view_versions.record_source(lab.connection, view, 2, BESIDE)
+    paths = [f"/views/{view}/rows", f"/views/{view}/relations/often"]
+    with asking(lab.settings) as api:
+        for path in paths:
+            assert api.get(path, **past, version=2).status_code == 202
+        assert api.get(paths[0], **past).status_code == 202
+        answer_as_the_job(ground)
+        whole, often = [api.get(path, **past, version=2).json() for path in paths]
+        assert (whole["version"], often["rows"]) == (2, [{"url": "a"}])
+        assert {row["url"]: row["clicks"] for row in whole["rows"]} == {"a": 3, "b": 1, "c": 1}
+        served = api.get(paths[0], **past).json()
+        assert (served["version"], len(served["rows"])) == (1, len(counted(200)))
+        require_each_row_once(api, paths[0], past | {"version": "2"})
+
+
+def require_each_row_once(api: Asking, path: str, asked: dict[str, str]) -> None:
+    """Pages of one row are the answer, in its order."""
+    whole, pages = api.get(path, **asked).json(), [api.get(path, **asked, limit=1).json()]
+    while cursor := pages[-1]["next"]:
+        pages.append(api.get(path, **asked, limit=1, cursor=cursor).json())
+    assert [row for page in pages for row in page["rows"]] == whole["rows"]
+    assert [len(page["rows"]) for page in pages] == [1] * len(whole["rows"])
+    assert [page["more"] for page in pages] == [True] * (len(pages) - 1) + [False]
 
 
 def answer_as_the_job(ground: Archived) -> None:

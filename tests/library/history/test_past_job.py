@@ -14,7 +14,7 @@ import pytest
 from tests.builders.past import forget_questions
 from truelog.exports.query import RowQuery
 from truelog.history import past_job, past_question
-from truelog.history.past_question import PastQuestion
+from truelog.history.past_question import PastPage, PastQuestion
 from truelog.storage.database import Connection
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import Settings
@@ -55,15 +55,16 @@ def errors(monkeypatch: pytest.MonkeyPatch) -> dict[str | None, Exception]:
     return planted
 
 
-def ask(settings: Settings, connection: Connection, at: datetime, order: str) -> PastQuestion:
-    question = PastQuestion("counts", 1, at, RowQuery("counts", order=order, limit=1))
-    past_question.ask(connection, settings, question, f"{at} {order}")
+def ask(settings: Settings, connection: Connection, at: datetime, order: str, version: int = 1) -> PastQuestion:
+    question = PastQuestion("counts", version, at, RowQuery("counts", order=order, limit=1))
+    past_question.ask(connection, settings, question, PastPage(1), f"{at} {order}")
     return question
 
 
 def run(settings: Settings, connection: Connection) -> None:
-    views = SimpleNamespace(compiled=[SimpleNamespace(name="counts")], refused={})
-    context: Any = SimpleNamespace(views=views, settings=settings, spark=None)
+    declared = SimpleNamespace(name="counts", view=SimpleNamespace(version=1))
+    views = SimpleNamespace(compiled=[declared], refused={})
+    context: Any = SimpleNamespace(views=views, settings=settings, spark=None, event_types={})
     past_job.answer_each(context, connection, past_question.waiting(connection))
 
 
@@ -90,6 +91,29 @@ def test_what_one_question_cannot_have_is_its_own_problem(
     errors["b"] = error
     run(postgresql, connection)
     assert stored(connection) == [(200, 1), (422, 1), (200, 1)]
+
+
+def test_a_version_whose_code_is_not_kept_has_no_past(
+    asked: None, errors: Any, connection: Connection, postgresql: Settings
+) -> None:
+    question = ask(postgresql, connection, NOON, "a", version=2)
+    run(postgresql, connection)
+    assert stored(connection) == [(200, 1), (200, 1), (200, 1), (409, 1)]
+    found = past_question.read(connection, postgresql, question, PastPage(1))
+    assert found is not None
+    assert found.said == {"reason": "The code of version 2 of counts is not kept."}
+
+
+def test_an_answer_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_job, "_MOST_CHARACTERS", 5)
+    for rows, limit, expected in (
+        ("abc", 3, ("abc", False)),
+        ("abc", 2, ("ab", True)),
+        (("abcdef", "x"), 9, (("abcdef",), True)),
+        ((), 9, ((), False)),
+    ):
+        kept, more = past_job._portion(iter(rows), limit)
+        assert (tuple(kept), more) == (tuple(expected[0]), expected[1])
 
 
 def test_questions_wait_during_an_outage(

@@ -3,7 +3,7 @@
 import json
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from tests.library.relay.read_topic import records, table, wait_for_transactions
 from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.log.kafka_reader import headers_of
+from truelog.log.positions import Range
 from truelog.relay import view_outputs
 from truelog.relay.view_feed import topic_of
 from truelog.storage.database import Connection, connect
@@ -79,12 +80,12 @@ class Published:
     def state(self) -> sql.Identifier:
         return sql.Identifier("state", self.compiled.own.name)
 
-    def change(self, set_to: dict[str, str], *removed: str) -> None:
-        """Set and remove rows in one transaction, under the lock that a merge takes."""
+    def change(self, set_to: dict[str, str], *removed: str, records: Sequence[Range] = ()) -> None:
+        """Set and remove rows in one transaction, under the lock that a merge takes. It merged these records."""
         with self.connection.transaction():
             merge.lock(self.connection, self.compiled)
             self._change(set_to, *removed)
-            outbox.record_changes(self.connection, self.compiled)
+            outbox.record_changes(self.connection, self.compiled, records)
 
     def change_unpublished(self, set_to: dict[str, str], *removed: str) -> None:
         with self.connection.transaction():

@@ -13,11 +13,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from truelog.log.access import OUTPUT, RELAY_PLACES
+from truelog.log.access import RELAY_PLACES
 from truelog.log.output_topic import create_topic
 from truelog.relay.feed import Beginning, Row
 from truelog.relay.place import Place
 from truelog.relay.relay import Relay
+from truelog.schema.names import OUTPUT
 from truelog.storage import database
 from truelog.storage.database import Connection
 from truelog.support import faults

@@ -32,6 +32,12 @@ def test_a_file_that_cannot_be_loaded_raises_the_reason(folder: Path) -> None:
         catalogue.load_view("empty", folder)
 
 
+def test_a_view_reads_no_output_of_a_view(folder: Path) -> None:
+    (folder / "good.py").write_text(GOOD.replace('"page_view"', '"view.cart.v1"'))
+    with pytest.raises(BadDeclaration, match=r"view\.cart\.v1 is an output of a view\. Read the event types"):
+        catalogue.load_view("good", folder)
+
+
 def test_commands_on_the_whole_catalogue_show_broken_views_and_the_others(postgresql: Settings, folder: Path) -> None:
     """The exit code is 3 if a command needs the content of a broken file. `positions` needs only the file's name."""
     environment = {"TRUELOG_VIEWS_FOLDER": str(folder)}

@@ -79,14 +79,13 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
     With --as-of, the rows are rebuilt from the archive as of an earlier time of the log, at its last tick up to this
     time. The time is in UTC. It is the time at which events reached the log, and not the time of the events. A line on
     standard error shows the tick, the positions and the cost. With --json, the answer is one line with all of these.
+    Without --version, the code is that of the view's file.
     """
     from truelog.exports.query import Condition, RowQuery
 
     settings = Settings()
     named(settings, [view])
-    if version is not None and as_of is not None:
-        raise typer.BadParameter("give --version or --as-of: the past is that of the declared version")
-    shown = view if version is None else table_name(view, version)
+    shown = view if version is None or as_of is not None else table_name(view, version)
     wanted = RowQuery(
         relation=shown if relation is None else f"{shown}_{_presented(settings, view, relation)}",
         conditions=[Condition.parse(each) for each in where or ()],
@@ -96,7 +95,7 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
         limit=limit,
     )
     if as_of is not None:
-        _query_past(settings, view, past_time(as_of), wanted, as_json)
+        _query_past(settings, (view, version), past_time(as_of), wanted, as_json)
     else:
         _query_present(settings, view, wanted, is_pinned=version is not None)
 
@@ -125,14 +124,16 @@ def _presented(settings: Settings, view: str, relation: str) -> str:
     return relation
 
 
-def _query_past(settings: Settings, view: str, at: datetime, wanted: "RowQuery", as_json: bool) -> None:
+def _query_past(
+    settings: Settings, asked: tuple[str, int | None], at: datetime, wanted: "RowQuery", as_json: bool
+) -> None:
     from truelog.batch.batch_context import open_view
     from truelog.history.as_of import open_past
+    from truelog.history.past_versions import open_version
 
-    with (
-        open_view(settings, "truelog query", view) as (context, compiled),
-        open_past(context, compiled, at) as past,
-    ):
+    (view, version), name = asked, "truelog query"
+    opened = open_view(settings, name, view) if version is None else open_version(settings, name, view, version)
+    with opened as (context, compiled), open_past(context, compiled, at) as past:
         if as_json:
             print_json(past.as_dict() | {"rows": [exact_json.read(row) for row in past.rows(wanted)]})
             return

@@ -109,7 +109,10 @@ class View(Head):
 
 
 class RowPage(Head):
-    """`more` says whether more rows match. `next` is the cursor of the next page, if the relation has a key."""
+    """`more` says whether more rows match. `next` is the cursor of the next page, if the relation has a key.
+
+    With `as_of`, relations without a key have cursors too.
+    """
 
     model_config = ConfigDict(json_schema_extra={"example": _HEAD | {"rows": [_ROW], "more": False, "next": None}})
     rows: list[dict[str, Any]]

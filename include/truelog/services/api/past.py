@@ -3,6 +3,9 @@
 The rows are a rebuild from the archive, which needs Spark and seconds to minutes. So the API stores the question and
 answers 202, and a job answers the question (the DAG `past`). The client asks the same again until it gets the rows. It
 holds no connection meanwhile, and the API does no work.
+
+All pages are parts of one stored answer, so a walk shows one state. A cursor has the number of the rows before it. If
+the answer is gone, because it was kept long enough or an erasure has deleted it, the walk ends.
 """
 
 from datetime import UTC, datetime
@@ -13,9 +16,10 @@ from starlette.concurrency import run_in_threadpool
 
 from truelog.exports.query import RowQuery
 from truelog.history import past_question
-from truelog.history.past_question import ANSWERED, WRONG, PastAnswer, PastQuestion
+from truelog.history.past_question import ANSWERED, WRONG, PastAnswer, PastPage, PastQuestion
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rows.catalogue import KnownView
+from truelog.services.api.rows.cursor import Cursor
 from truelog.services.api.rows.parameters import RowParameters
 from truelog.services.api.rows.reads import RECONNECT_SECONDS
 from truelog.services.api.rows.statement import RowQuestion
@@ -27,7 +31,8 @@ RETRY_SECONDS = 3
 _BUSY_SECONDS = 10
 _MOST_CONNECTIONS = 2
 _SECONDS = 2.0
-_ONLY_NOW = ("cursor", "moving", "version", "at_least")
+_LONGEST_NUMBER = 9  # digits of a number of rows
+_ONLY_NOW = ("moving", "at_least")
 
 
 class Past:
@@ -46,13 +51,13 @@ class Past:
     def close(self) -> None:
         self._pool.close()
 
-    async def ask(self, question: PastQuestion, asker: str) -> PastAnswer:
+    async def ask(self, question: PastQuestion, page: PastPage, asker: str) -> PastAnswer:
         """What is known of the question, which a job answers if nothing is.
 
         Raises:
             Problem: 429, too many questions wait. Others: the question cannot be answered.
         """
-        found = await run_in_threadpool(self._ask, question, asker)
+        found = await run_in_threadpool(self._ask, question, page, asker)
         if found is None:
             most = self._settings.api_past_questions
             reason = f"questions about the past wait already, of all keys {most} at most, and of one key half of them"
@@ -63,19 +68,36 @@ class Past:
             raise Problem(found.status, f"as_of: {found.said['reason']}", kind)
         return found
 
-    def _ask(self, question: PastQuestion, asker: str) -> PastAnswer | None:
+    def _ask(self, question: PastQuestion, page: PastPage, asker: str) -> PastAnswer | None:
         with self._pool.connection() as connection:
-            return past_question.ask(connection, self._settings, question, asker)
+            return past_question.ask(connection, self._settings, question, page, asker)
+
+    async def follow(self, question: PastQuestion, cursor: Cursor, limit: int) -> tuple[PastAnswer, PastPage]:
+        """A further page of the answer to which the page before belongs.
+
+        Raises:
+            BadInput: the cursor has no number of rows.
+            Problem: 409, this answer is gone. Nothing is asked again, because other rows could follow.
+        """
+        page = PastPage(limit, _number(cursor.after[0]))
+        found = await run_in_threadpool(self._read, question, page)
+        if found is None or found.status != ANSWERED or found.identity != cursor.state:
+            raise Problem(409, "the answer that the page before was a part of is gone; begin again", Kind.MOVED)
+        return found, page
+
+    def _read(self, question: PastQuestion, page: PastPage) -> PastAnswer | None:
+        with self._pool.connection() as connection:
+            return past_question.read(connection, self._settings, question, page)
 
 
-def question_of(view: KnownView, whole: RowQuestion, asked: RowParameters) -> PastQuestion:
-    """The question about the past.
+def question_of(view: KnownView, whole: RowQuestion, asked: RowParameters, most: int) -> PastQuestion:
+    """The question about the past. Its answer has up to `most` rows, for all pages.
 
     Raises:
         RequestRefused: 422, it cannot be answered for an earlier time.
     """
     if wrong := [name for name in _ONLY_NOW if getattr(asked, name)]:
-        raise RequestRefused(422, f"{wrong[0]}: not with as_of, whose rows are one state of the present version")
+        raise RequestRefused(422, f"{wrong[0]}: not with as_of, whose rows are those of one state")
     try:
         at = timestamps.parse_timestamp(asked.as_of)
     except ValueError as error:
@@ -87,14 +109,29 @@ def question_of(view: KnownView, whole: RowQuestion, asked: RowParameters) -> Pa
         raise BadInput("order: with as_of, name one column; rows with equal values are sorted by the other columns")
     first = whole.order[0] if whole.order else None
     query = RowQuery(
-        whole.relation.name,
+        view.plain_name(whole.relation),
         whole.conditions,
         order=first.column if first else None,
         descending=bool(first and first.descending),
         columns=whole.columns,
-        limit=whole.limit,
+        limit=most,
     )
     return PastQuestion(view.view, view.version, at, query)
+
+
+def cursor_of(text: str, question: PastQuestion) -> Cursor:
+    """The cursor of a page of the answer to this question.
+
+    Raises:
+        BadInput: the text is not a cursor, or the cursor of another question.
+    """
+    return Cursor.parse(text, question.digest[:16], places=1)
+
+
+def _number(text: str | None) -> int:
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
+        raise BadInput("cursor: it is not a cursor; use `next` of the page before as it is")
+    return int(text)
 
 
 def waits(question: PastQuestion, found: PastAnswer) -> dict[str, Any]:
@@ -110,10 +147,11 @@ def waits(question: PastQuestion, found: PastAnswer) -> dict[str, Any]:
     }
 
 
-def answer_of(question: PastQuestion, found: PastAnswer) -> tuple[dict[str, Any], bool]:
-    """The members that every answer begins with, and whether there are more rows."""
+def answer_of(question: PastQuestion, found: PastAnswer, page: PastPage) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The members that an answer begins with, and those behind the rows: whether there are more, and their cursor."""
     assert found.said is not None  # noqa: S101
-    said = found.said
+    assert found.stored is not None  # noqa: S101
+    said, end = found.said, page.skip + page.limit
     age = (datetime.now(UTC) - timestamps.parse_timestamp(said["as_of"])).total_seconds()
     head = {
         "view": question.view,
@@ -125,4 +163,7 @@ def answer_of(question: PastQuestion, found: PastAnswer) -> tuple[dict[str, Any]
         "age": round(max(0.0, age), 3),
         "reason": "",
     }
-    return head, bool(said["more"])
+    if end >= found.stored:
+        return head, {"more": bool(said["more"]), "next": None}
+    following = Cursor(question.digest[:16], found.identity, (str(end),))
+    return head, {"more": True, "next": following.as_text()}

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +12,7 @@ import msgspec
 from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from truelog.history.past_question import PastPage
 from truelog.log.positions import Positions
 from truelog.services.api import searches
 from truelog.services.api.access import Asker
@@ -19,7 +20,7 @@ from truelog.services.api.changes.filter import filter_of
 from truelog.services.api.changes.parameters import Changes
 from truelog.services.api.changes.stream import HEADERS, MEDIA_TYPE, ChangeStream
 from truelog.services.api.changes.subscriptions import Subscriptions
-from truelog.services.api.past import RETRY_SECONDS, Past, answer_of, question_of, waits
+from truelog.services.api.past import RETRY_SECONDS, Past, answer_of, cursor_of, question_of, waits
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rate_limits import At, RateLimits
 from truelog.services.api.rows import answer
@@ -165,7 +166,7 @@ class Questions:
         whole = question(asked, relation, _asker(request).scope, self._settings.api_rows)
         if asked.as_of:
             return await self._rows_of_past(request, known, whole, asked)
-        cursor = Cursor.parse(asked.cursor, whole) if asked.cursor else None
+        cursor = Cursor.parse(asked.cursor, digest(whole), len(whole.order)) if asked.cursor else None
         placed = whole if cursor is None else RowQuestion(**vars(whole) | {"after": cursor.after})
         found = await self._read(view, placed.statement(view), asked)
         self._require_version(found.source, known.version)
@@ -178,17 +179,18 @@ class Questions:
         self, request: Request, known: KnownView, whole: RowQuestion, asked: RowParameters
     ) -> Response:
         """The rows as of an earlier time, once a job has rebuilt them."""
-        wanted = question_of(known, whole, asked)
-        found = await self._past.ask(wanted, _asker(request).name)
+        most = max(self._settings.api_past_rows, self._settings.api_rows)
+        wanted = question_of(known, whole, asked, most)
+        if asked.cursor:
+            found, page = await self._past.follow(wanted, cursor_of(asked.cursor, wanted), whole.limit)
+        else:
+            page = PastPage(whole.limit)
+            found = await self._past.ask(wanted, page, _asker(request).name)
         if found.status is None:
             headers = {"Retry-After": str(RETRY_SECONDS)}
             return _answered(msgspec.json.encode(waits(wanted, found)), headers, status=202)
-        head, more = answer_of(wanted, found)
-        tag = answer.etag(head["version"], [*(found.rows or []), str(more)])
-        headers = {"ETag": tag, answer.HEADER: answer.header(head)}
-        if answer.is_known(tag, request.headers.get("if-none-match", "")):
-            return Response(status_code=304, headers=headers | _CACHING)
-        return _answered(answer.body(head, found.rows or [], {"more": more, "next": None}), headers)
+        head, more = answer_of(wanted, found, page)
+        return _page_of(request, head, found.rows or [], more)
 
     async def _read(self, view: str, statement: Statement, asked: RowParameters) -> Found:
         """The rows, if the view has reached the token that was asked for."""
@@ -233,15 +235,20 @@ class Questions:
             following = Cursor(digest(whole), found.source.state, place(found.places[whole.limit - 1])).as_text()
         fresh = await self._reads.freshness(found.source, pinned=whole.version is not None)
         head = answer.head(found.source, fresh)
-        tag = answer.etag(found.source.version, [*rows, str(is_more)])
-        headers = {"ETag": tag, answer.HEADER: answer.header(head)}
-        if following is None and answer.is_known(tag, request.headers.get("if-none-match", "")):
-            return Response(status_code=304, headers=headers | _CACHING)
-        return _answered(answer.body(head, rows, {"more": is_more, "next": following}), headers)
+        return _page_of(request, head, rows, {"more": is_more, "next": following})
 
 
 # A shared cache must not keep an answer, and a browser asks again whether its copy is current.
 _CACHING = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
+
+
+def _page_of(request: Request, head: dict[str, Any], rows: Sequence[str], more: dict[str, Any]) -> Response:
+    """A page; 304 if the client has these rows already, and needs no cursor of this state."""
+    tag = answer.etag(head["version"], [*rows, str(more["more"])])
+    headers = {"ETag": tag, answer.HEADER: answer.header(head)}
+    if more["next"] is None and answer.is_known(tag, request.headers.get("if-none-match", "")):
+        return Response(status_code=304, headers=headers | _CACHING)
+    return _answered(answer.body(head, rows, more), headers)
 
 
 def _json(value: Any) -> Response:

@@ -56,6 +56,7 @@ from truelog.control import event_registry
 from truelog.limits.address_events import AddressEventLimit
 from truelog.limits.dead_letters import DeadLetterLimit
 from truelog.limits.rate_limiter import CHECK_SECONDS, DecisionReader, RateLimiter
+from truelog.relay import trace
 from truelog.services import web
 from truelog.services.collector import openapi, tracker
 from truelog.services.collector.command_routes import CommandRoutes
@@ -73,7 +74,6 @@ from truelog.services.declaration import HEALTH
 from truelog.services.http_server import run_server
 from truelog.sources.collector import body as body_reader
 from truelog.sources.collector import parser as event_parser
-from truelog.sources.collector import trace
 from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.sources.collector.parser import RawEvent
 from truelog.sources.collector.position_token import RELOAD_SECONDS as IDS_SECONDS

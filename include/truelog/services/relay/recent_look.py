@@ -1,7 +1,7 @@
 """Whether the relay has looked for rows to publish recently."""
 
 from truelog.lag import output_lag
-from truelog.log.access import OUTPUT
+from truelog.schema.names import OUTPUT
 from truelog.storage import db_snapshot
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings

@@ -91,6 +91,7 @@ class ServiceSettings(BaseSettings):
     api_past_seconds: PositiveInt = 600  # time limit for the rebuild of a past
     api_past_read_seconds: PositiveInt = 30  # time limit for reading the rows of a past
     api_past_keep_seconds: PositiveInt = 3_600  # how long an answer about the past is kept
+    api_past_rows: PositiveInt = Field(default=10_000, le=100_000)  # in all pages of an answer about the past
 
 
 def in_environment(fields: Collection[str]) -> dict[str, str]:

@@ -8,10 +8,12 @@ that a key that replaces another one never vanishes with it.
 An output begins with the whole table. `truelog.relay` publishes the outbox to Kafka.
 """
 
+import json
 from collections.abc import Sequence
 
 from psycopg import sql
 
+from truelog.log.positions import Range
 from truelog.storage.database import Connection, read_value
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
@@ -24,7 +26,8 @@ drawn AS (
     UPDATE truelog.output AS o SET number = o.number + n.rows FROM (SELECT count(*) AS rows FROM numbered) AS n
     WHERE (view, version) = ({view}, {version}) AND n.rows > 0 RETURNING o.number AS last, o.number - n.rows AS before
 ), step AS (
-    INSERT INTO truelog.output_step (view, version, last, positions) SELECT {view}, {version}, last, (
+    INSERT INTO truelog.output_step (view, version, last, records, positions)
+    SELECT {view}, {version}, last, {records}, (
         SELECT coalesce(jsonb_object_agg(topic, offsets), '{{}}') FROM (
             SELECT topic, jsonb_object_agg(partition, next_offset) AS offsets FROM truelog.position
             WHERE (view, version) = ({view}, {version}) GROUP BY topic
@@ -102,19 +105,24 @@ def end(connection: Connection, view: str, version: int) -> None:
     connection.execute(_END, (view, version))
 
 
-def record_changes(connection: Connection, compiled: CompiledView) -> None:
+def record_changes(connection: Connection, compiled: CompiledView, records: Sequence[Range] = ()) -> None:
     """Put the rows that this transaction has changed into the outbox, if the view publishes them.
 
     The transaction holds the lock of the view's row, and the view's positions are already those after the change.
+    No other records than `records` have changed the rows. They are empty if that is not known, or if they are many.
     """
     if compiled.view.publish:
-        _record(connection, compiled, kinds.changes(compiled))
+        _record(connection, compiled, kinds.changes(compiled), records)
         changes.forget(connection, compiled.own)
 
 
-def _record(connection: Connection, compiled: CompiledView, changed: sql.Composed) -> None:
+def _record(
+    connection: Connection, compiled: CompiledView, changed: sql.Composed, records: Sequence[Range] = ()
+) -> None:
     view, version = map(sql.Literal, _version(compiled))
-    connection.execute(sql.SQL(_RECORD).format(changed=changed, view=view, version=version))
+    places = json.dumps([[each.topic, each.partition, each.start, each.end] for each in records]) if records else None
+    query = sql.SQL(_RECORD).format(changed=changed, view=view, version=version, records=sql.Literal(places))
+    connection.execute(query)
 
 
 def _forget(connection: Connection, view: str, version: int) -> None:

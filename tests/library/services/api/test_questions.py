@@ -10,8 +10,6 @@ import pytest
 from tests.builders.views import a_lag_sample, a_view, forget, forget_samples, is_gone, merged_to
 from tests.library.services.api.asking import Asking, asking
 from tests.library.services.api.shop_views import ENGLISH, PAGES, PRODUCTS, at, count, deploy_views, reach, sell
-from truelog.forgetting.stored_texts import forget_reports
-from truelog.history import past_question
 from truelog.services.api.rows.parameters import RowParameters, question
 from truelog.services.api.rows.statement import RowQuestion
 from truelog.storage.database import Connection
@@ -226,9 +224,9 @@ WRONG: dict[str, dict[str, Any]] = {
     "past without an hour": {"as_of": "2026-01-01"},
     "past some time ago": {"as_of": "2h"},
     "past in the future": {"as_of": "9999-01-01T00:00:00Z"},
-    "past of a version": {"as_of": "2026-01-01T00:00:00Z", "version": 1},
     "past at a token": {"as_of": "2026-01-01T00:00:00Z", "at_least": "x"},
-    "past page by page": {"as_of": "2026-01-01T00:00:00Z", "moving": "true"},
+    "past that moves": {"as_of": "2026-01-01T00:00:00Z", "moving": "true"},
+    "past behind no page": {"as_of": "2026-01-01T00:00:00Z", "cursor": "x"},
     "past by two columns": {"as_of": "2026-01-01T00:00:00Z", "order": "views,host"},
     "unknown column in the past": {"as_of": "2026-01-01T00:00:00Z", "columns": "nothing"},
     "unknown column": {"columns": "host,pg_sleep(9)"},
@@ -282,57 +280,6 @@ def test_a_view_that_does_not_exist_is_not_found(api: Asking) -> None:
     for view in ("nothing", "pg_class", "busy", f"{PAGES}_busy", f"{PAGES}%00", "..%2Ftruelog"):
         for path in (f"/views/{view}", f"/views/{view}/rows", f"/views/{view}/changes", f"/searches/{view}"):
             assert api.get(path, **({"words": "x"} if "search" in path else {})).status_code == 404
-
-
-def test_questions_about_the_past_wait_up_to_a_limit(postgresql: Settings, deployed: Connection) -> None:
-    """A key may have half of the room. Asking again takes none. What ends two jobs is refused."""
-    with asking(postgresql, api_past_questions=4) as api:
-        hours = [f"2026-01-01T0{hour}:00:00Z" for hour in range(3)]
-        waiting = [api.get(ROWS, as_of=hour) for hour in hours]
-        assert [each.status_code for each in waiting] == [202, 202, 429]
-        assert waiting[2].headers["Retry-After"] == "10"
-        assert api.get(ROWS, as_of="2026-01-01T02:00:00+02:00").json()["past"] == "2026-01-01T00:00:00Z"
-        first, second = past_question.begin(deployed, past_question.waiting(deployed))
-        assert api.get(ROWS, as_of=hours[0]).json()["state"] == "rebuilding"
-        past_question.refuse(deployed, second, past_question.IMPOSSIBLE, "the archive knows the log up to noon")
-        late = api.get(ROWS, as_of=hours[1])
-        assert (late.status_code, late.json()["type"]) == (409, "urn:truelog:problem:no-past")
-        past_question.postpone(deployed, [first])
-        for _ in range(2):
-            assert past_question.begin(deployed, past_question.waiting(deployed)) == [first]
-        assert past_question.waiting(deployed) == []
-        assert (failed := api.get(ROWS, as_of=hours[0])).status_code == 503
-        assert "2 jobs have ended without an answer" in failed.json()["detail"]
-
-
-def test_a_past_is_asked_again_once_its_answer_is_old(postgresql: Settings, deployed: Connection) -> None:
-    past = {"as_of": "2026-01-01T09:00:00Z"}
-    said = {"version": 1, "positions": {}, "as_of": past["as_of"], "clock": None, "more": False}
-    with (
-        asking(postgresql, api_past_keep_seconds=3_600) as keeping,
-        asking(postgresql, api_past_keep_seconds=0) as not_,
-    ):
-        keeping.get(ROWS, **past)
-        [asked] = past_question.waiting(deployed)
-        past_question.answer(deployed, asked, said, [f'{{"views":{2**62}}}'])
-        assert f'"rows":[{{"views":{2**62}}}]' in keeping.get(ROWS, **past).text
-        assert keeping.get(ROWS, **past, limit=1).status_code == 202
-        assert not_.get(ROWS, **past).status_code == 202
-        begun = past_question.begin(deployed, past_question.waiting(deployed))
-        forget_reports(postgresql, deployed, [PAGES])
-        assert past_question.begin(deployed, begun) == []
-        assert keeping.get(ROWS, **past).status_code == 202  # the client asks again before the job ends
-        past_question.answer(deployed, begun[0], said, ['{"views":1}'])
-        assert keeping.get(ROWS, **past).status_code == 202
-        forget_reports(postgresql, deployed, [PAGES])
-
-
-def test_a_scoped_token_does_not_ask_about_the_past(api: Asking, deployed: Connection) -> None:
-    """Otherwise, the visitors of a site could start rebuilds."""
-    held = api.request("POST", "/tokens", json={"view": PAGES, "key": {"host": "wiki.example"}}).json()["token"]
-    refused = api.get(ROWS, held, as_of="2026-01-01T10:00:00Z")
-    assert (refused.status_code, "the back end's API key may" in refused.json()["detail"]) == (403, True)
-    assert past_question.waiting(deployed) == []
 
 
 def test_words_are_searched(api: Asking) -> None:

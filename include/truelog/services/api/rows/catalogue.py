@@ -110,6 +110,11 @@ class KnownView:
             raise RequestRefused(404, f"{self.view} has no such relation; its relations are: {names}")
         return self.relations[name]
 
+    def plain_name(self, relation: Relation) -> str:
+        """The name of a relation without the number of the version: `sessions_runs` for `sessions_v2_runs`."""
+        shown = table_name(self.view, self.version) if self.pinned else self.view
+        return self.view + relation.name.removeprefix(shown)
+
 
 class Catalogue:
     """The views that are deployed, each read again after two seconds, or when an answer shows that it has changed."""

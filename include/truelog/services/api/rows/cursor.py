@@ -39,8 +39,8 @@ class Cursor:
         return text
 
     @staticmethod
-    def parse(text: str, question: RowQuestion) -> "Cursor":
-        """The cursor of a page of the same question.
+    def parse(text: str, question: str, places: int) -> "Cursor":
+        """The cursor of a page of the same question, whose place has this number of values.
 
         Raises:
             BadInput: the text is not a cursor, or the cursor of another question.
@@ -55,7 +55,7 @@ class Cursor:
                 raise ValueError("not a cursor")
         except (ValueError, TypeError, binascii.Error, RecursionError) as error:
             raise BadInput("it is not a cursor; use `next` of the page before as it is") from error
-        if of != digest(question) or len(after) != len(question.order):
+        if of != question or len(after) != places:
             raise BadInput("the cursor is of another question; repeat the parameters of the page before")
         return Cursor(of, state, tuple(after))
 

@@ -62,7 +62,8 @@ class RowParameters(KeyParameter):
         Field(
             max_length=40,
             description="The rows as they were at this time of the log, such as 2026-01-01T10:00:00Z. They are rebuilt "
-            "from the archive: the answer is 202 until a job has done so. Ask the same again after `Retry-After`.",
+            "from the archive: the answer is 202 until a job has done so. Ask the same again after `Retry-After`. All "
+            "pages are parts of one answer, which has a limited number of rows.",
         ),
     ] = ""
 

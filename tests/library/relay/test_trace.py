@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truelog.sources.collector.trace import record_headers
+from truelog.relay.trace import of_record, record_headers
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -32,6 +32,14 @@ WRONG = (
 @pytest.mark.parametrize("wrong", WRONG)
 def test_any_other_is_left_out(wrong: str) -> None:
     assert record_headers(wrong) == {}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["traceparent", "other"]), st.none() | st.binary(max_size=60)), max_size=3))
+def test_a_record_has_the_trace_of_its_only_valid_header(headers: list[tuple[str, bytes | None]]) -> None:
+    assert of_record([*headers, ("traceparent", TRACE.encode())]) == (
+        TRACE if "traceparent" not in dict(headers) else None
+    )
+    assert of_record(headers) is None
 
 
 @given(st.text())

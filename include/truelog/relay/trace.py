@@ -1,10 +1,11 @@
 """The trace of a request: the header `traceparent` of W3C Trace Context, which goes into the headers of its records.
 
-A header that is not valid is left out, as the standard asks. An event is never refused for its trace.
+From there it goes into the output records of rows that these records alone have changed (`step_trace.py`). A header
+that is not valid is left out, as the standard asks. An event is never refused for its trace.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 NAME = "traceparent"
 # The version, the ids of the trace and of the sender's span, and flags. A later version may have more parts.
@@ -18,3 +19,12 @@ def record_headers(traceparent: str) -> Mapping[str, bytes]:
     if not _FORM.fullmatch(found) or (extended and found.startswith("00-")):
         return {}
     return {NAME: found.encode()}
+
+
+def of_record(headers: Iterable[tuple[str, bytes | None]]) -> str | None:
+    """The trace in the headers of a record; None if there is no valid one, or if there are several."""
+    found = [value for name, value in headers if name == NAME]
+    if len(found) != 1 or found[0] is None:
+        return None
+    text = found[0].decode("ascii", "replace")
+    return text if record_headers(text) == {NAME: found[0]} else None
