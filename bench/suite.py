@@ -17,7 +17,8 @@
 14. commands on one key and on a million keys, on a platform of its own
 15. the figures of cubes over 30 days, on a platform of its own
 16. notifications of matches at a webhook, on a platform of its own
-17. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
+17. the start of commands: SQL, and the explanation of a row of a Join, on a platform of its own
+18. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
     and a kill, with four views and with all, each on a platform of its own
 """
 
@@ -28,6 +29,7 @@ from dataclasses import dataclass, field, replace
 
 from bench import (
     archiving,
+    asking,
     collecting,
     deciding,
     exploring,
@@ -230,6 +232,10 @@ class Suite:
         self.running = "pushes", application
         return [pushing.run(self.settings, application, self.seconds)]
 
+    def asks(self) -> list[Row]:
+        self.running = "asks", streaming.launch(self.settings, asking.VIEWS)
+        return list(asking.run(self.settings))
+
     def commands(self) -> list[Row]:
         return deciding.run(self.settings, seconds=self.seconds)
 
@@ -306,6 +312,7 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "reads": Suite.reads,
     "outputs": Suite.outputs,
     "pushes": Suite.pushes,
+    "asks": Suite.asks,
     "commands": Suite.commands,
     "figures": Suite.figures,
     "notifications": Suite.notifications,
@@ -320,6 +327,7 @@ APART: Mapping[str, Mapping[str, str]] = {
     "reads": {},
     "outputs": {},
     "pushes": {},
+    "asks": {},
     "commands": {},
     "figures": {},
     "notifications": {},

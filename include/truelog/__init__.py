@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from truelog.views.lateness import EventWindow as EventWindow
     from truelog.views.lateness import lateness as lateness
     from truelog.views.meaning import Meaning as Meaning
+    from truelog.views.once import once as once
     from truelog.views.patterns import Patterns as Patterns
     from truelog.views.searches import Searches as Searches
     from truelog.views.steps import Steps as Steps
@@ -61,6 +62,7 @@ _HOMES = _measures.homes() | {
     "lateness": "truelog.views.lateness",
     "latest": "truelog.measures.latest",
     "Meaning": "truelog.views.meaning",
+    "once": "truelog.views.once",
     "Patterns": "truelog.views.patterns",
     "Searches": "truelog.views.searches",
     "TextSource": "truelog.searches.catalogue",

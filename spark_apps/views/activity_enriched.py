@@ -7,7 +7,7 @@ rows, in whichever order they arrive.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group, Meaning
+from truelog import Group, Meaning, once
 
 ORDER = ("at", "topic", "partition", "offset")
 
@@ -32,8 +32,7 @@ def transform(profile: DataFrame, tweet: DataFrame) -> DataFrame:
 
 def fold(events: DataFrame) -> DataFrame:
     """The events of some people → one row for each tweet. An event that was sent twice counts once."""
-    copies = Window.partitionBy("person_id", "topic", "event_id").orderBy(*ORDER)
-    first = events.select("*", F.row_number().over(copies).alias("copy")).where("copy = 1")
+    first = once(events, "person_id", order=ORDER)
     is_change = F.col("tweet_id").isNull()
     person = Window.partitionBy("person_id").orderBy(*ORDER)
     versions = first.select("*", F.sum(is_change.cast("int")).over(person).alias("profile_version"))

@@ -3,7 +3,8 @@
 A customer bought a product if a cart that the customer checked out has the product. A cart has a product if the last
 event of the product in the cart, by the order of the log, neither removes it nor sets its quantity to zero. To add no
 items changes nothing. What a customer bought in different carts counts together, and several purchases of a product
-count once. Unlike in `cart`, an event after the check-out still counts.
+count once. Unlike in `cart`, an event after the check-out still counts. An event that was sent again within an hour
+changes nothing.
 
 A customer with n products has n * n rows in the match, so the view is built once a day instead of with each batch.
 """
@@ -73,6 +74,7 @@ VIEW = Join(
             key={"product": "bought.product", "also": "others.product"},
         )
     },
+    dedupe="1 hour",
     present={"recommended": RECOMMENDED},
     checks=("customers > 0",),
     meanings={
@@ -95,5 +97,5 @@ VIEW = Join(
         "customers": "customers who bought both",
     },
     batch_only=True,
-    version=2,
+    version=3,
 )

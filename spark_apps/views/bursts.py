@@ -2,13 +2,13 @@
 
 The window slides: it begins with a request, and contains the requests less than five minutes later. It belongs to the
 UTC day of its first request, so the requests of a day's first five minutes also count for the day before. Requests
-without an address are not counted.
+without an address are not counted. An event that was sent again counts once.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group, Meaning
+from truelog import Group, Meaning, once
 
 WINDOW = 5 * 60 * 1_000_000  # microseconds
 
@@ -23,7 +23,7 @@ def transform(page_view: DataFrame) -> DataFrame:
     """One row per request and day whose windows may contain it."""
     earlier = F.greatest(F.expr("event_time - INTERVAL 5 MINUTES"), F.expr("TIMESTAMP '0001-01-01'"))
     days = F.array_distinct(F.array(_day(F.col("event_time")), _day(earlier)))
-    return page_view.select("ip", F.explode(days).alias("day"), F.col("event_time").alias("at"))
+    return page_view.select("ip", F.explode(days).alias("day"), F.col("event_time").alias("at"), "event_id")
 
 
 def fold(requests: DataFrame) -> DataFrame:
@@ -33,7 +33,7 @@ def fold(requests: DataFrame) -> DataFrame:
     # Spark would count each window on its own. It counts these two in one pass.
     until_end = F.count("*").over(by_time.rangeBetween(Window.unboundedPreceding, WINDOW - 1))
     before = F.count("*").over(by_time.rangeBetween(Window.unboundedPreceding, -1))
-    counted = requests.select("*", (until_end - before).alias("requests"))
+    counted = once(requests, "ip", "day").select("*", (until_end - before).alias("requests"))
     begun = counted.where(_day(F.col("at")) == F.col("day"))
     best = begun.select("*", F.max("requests").over(group).alias("best")).where("requests = best")
     return best.groupBy("ip", "day").agg(F.max("requests").alias("requests"), F.min("at").alias("began_at"))
@@ -47,7 +47,7 @@ VIEW = Group(
     reads=("page_view",),
     transform=transform,
     by=("ip", "day"),
-    inputs=("at",),
+    inputs=("at", "event_id"),
     fold=fold,
     key=("ip", "day"),
     values=("requests", "began_at"),
@@ -71,4 +71,5 @@ VIEW = Group(
         "requests": "most requests in a window of five minutes, by corrected event time",
         "began_at": "time of the first request of the first such window",
     },
+    version=2,
 )

@@ -1,13 +1,13 @@
 """Shopping carts: the products that are in each cart, and when the cart was checked out.
 
 All events of a cart are in one partition, so their offsets are their order. What comes after the first check-out
-changes nothing.
+changes nothing. An event that was sent again counts once, however much later it arrives.
 """
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group, Meaning
+from truelog import Group, Meaning, once
 
 ORDER = ("topic", "partition", "offset")
 
@@ -16,14 +16,18 @@ SELECT cart_id, count(*) AS products, sum(quantity)::bigint AS items, max(change
 FROM {view} WHERE checked_out_at IS NULL GROUP BY cart_id
 """
 
-# Every event of a cart, in the order of `offset`.
-HISTORY = 'SELECT cart_id, "offset", at, verb, product, quantity FROM {inputs}'
+# Every event of a cart once, in the order of `offset`.
+HISTORY = """
+SELECT cart_id, "offset", at, verb, product, quantity FROM (
+    SELECT DISTINCT ON (cart_id, event_id) * FROM {inputs} ORDER BY cart_id, event_id, partition, "offset"
+) AS first
+"""
 
 
 def transform(cart_event: DataFrame) -> DataFrame:
     """One row per event."""
     known = cart_event.where(F.col("verb").isin("added", "quantity_changed", "removed", "checked_out"))
-    return known.select("cart_id", "verb", "product", "quantity", F.col("event_time").alias("at"))
+    return known.select("cart_id", "verb", "product", "quantity", F.col("event_time").alias("at"), "event_id")
 
 
 def fold(events: DataFrame) -> DataFrame:
@@ -34,7 +38,7 @@ def fold(events: DataFrame) -> DataFrame:
     is_checkout = F.col("verb") == "checked_out"
     checked_out_at = F.first(F.when(is_checkout, F.col("at")), ignorenulls=True).over(all_events)
     is_later = F.coalesce(F.max(is_checkout).over(earlier), F.lit(False))
-    counted = events.select("*", is_later.alias("is_later"), checked_out_at.alias("checked_out_at"))
+    counted = once(events, "cart_id").select("*", is_later.alias("is_later"), checked_out_at.alias("checked_out_at"))
     changes = counted.where(~F.col("is_later") & F.col("product").isNotNull())
     # An event that sets the quantity begins a new run; the product's quantity is the sum over its last run.
     sets = F.col("verb").isin("quantity_changed", "removed").cast("int")
@@ -56,7 +60,7 @@ VIEW = Group(
     reads=("cart_event",),
     transform=transform,
     by=("cart_id",),
-    inputs=("verb", "product", "quantity", "at"),
+    inputs=("verb", "product", "quantity", "at", "event_id"),
     fold=fold,
     key=("cart_id", "product"),
     values=("quantity", "changed_at", "checked_out_at"),
@@ -73,7 +77,7 @@ VIEW = Group(
             },
         ),
         "history": Meaning(
-            "every event of each cart, in the order of partition and offset",
+            "every event of each cart once, in the order of partition and offset",
             {
                 "verb": "what happened to the product, or to the cart",
                 "quantity": "the quantity in the event",
@@ -81,7 +85,7 @@ VIEW = Group(
             },
         ),
         "inputs": Meaning(
-            "the events of each cart",
+            "the events of each cart, with copies",
             {
                 "verb": "what happened to the product, or to the cart",
                 "quantity": "the quantity in the event",
@@ -96,5 +100,5 @@ VIEW = Group(
         "changed_at": "time of the last event that counts for the product's quantity, by corrected event time",
         "checked_out_at": "when the cart was checked out; NULL if it is open",
     },
-    version=2,
+    version=3,
 )

@@ -1,7 +1,8 @@
 """Documents: the text of each document, which follows from many small edits in their order.
 
 All edits of a document are in one partition, so their offsets are their order. No edit fails: a position beyond the end
-means the end, and an edit that would make the text too long changes nothing. Positions count code points.
+means the end, and an edit that would make the text too long changes nothing. Positions count code points. An edit that
+is sent again within an hour counts once.
 """
 
 from collections.abc import Callable
@@ -102,6 +103,7 @@ def document(every: int, longest: int) -> Group:
         key=("document_id",),
         values=("text", "characters", "edits", "edited_at"),
         most=400 * every,
+        dedupe="1 hour",
         present={"history": HISTORY, "snapshots": SNAPSHOTS.format(longest=longest)},
         checks=(f"characters BETWEEN 0 AND {longest}", "char_length(text) = characters"),
         meanings={
@@ -120,6 +122,7 @@ def document(every: int, longest: int) -> Group:
             "edits": "how many edits the document has had, including edits without effect",
             "edited_at": "time of the last edit, by corrected event time",
         },
+        version=2,
     )
 
 

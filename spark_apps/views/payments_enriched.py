@@ -7,7 +7,7 @@ capture began are as the first snapshot found them, so a payment before the firs
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group, Meaning
+from truelog import Group, Meaning, once
 
 ORDER = ("at", "topic", "partition", "offset")
 
@@ -40,8 +40,7 @@ def transform(payment: DataFrame, customers: DataFrame) -> DataFrame:
 
 def fold(events: DataFrame) -> DataFrame:
     """The events of some customers → one row for each payment. An event that was sent twice counts once."""
-    copies = Window.partitionBy("customer_id", "topic", "event_id").orderBy(*ORDER)
-    first = events.select("*", F.row_number().over(copies).alias("copy")).where("copy = 1")
+    first = once(events, "customer_id", order=ORDER)
     customer = Window.partitionBy("customer_id").orderBy(*ORDER)
     is_change = F.col("verb").isNull()
     versions = first.select("*", F.sum(is_change.cast("int")).over(customer).alias("customer_version"))

@@ -2,13 +2,13 @@
 
 A window begins with a trade, and contains the trades less than five minutes later. It belongs to the hour of its first
 trade, so the trades of an hour's first five minutes also count for the hour before. Trades at the same time are in the
-order of the log.
+order of the log. An event that was sent again counts once.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group, Meaning
+from truelog import Group, Meaning, once
 
 WINDOW = 5 * 60 * 1_000_000  # microseconds
 
@@ -23,7 +23,8 @@ def transform(price: DataFrame) -> DataFrame:
     """One row per trade and hour whose windows may contain it."""
     earlier = F.greatest(F.expr("event_time - INTERVAL 5 MINUTES"), F.expr("TIMESTAMP '0001-01-01'"))
     hours = F.array_distinct(F.array(_hour(F.col("event_time")), _hour(earlier)))
-    return price.select("symbol", F.explode(hours).alias("hour"), F.col("event_time").alias("at"), "price")
+    at = F.col("event_time").alias("at")
+    return price.select("symbol", F.explode(hours).alias("hour"), at, "price", "event_id")
 
 
 def fold(trades: DataFrame) -> DataFrame:
@@ -34,9 +35,9 @@ def fold(trades: DataFrame) -> DataFrame:
     at_once = same_time.rowsBetween(Window.currentRow, Window.unboundedFollowing)
     highest = F.greatest(F.max("price").over(later), F.max("price").over(at_once))
     lowest = F.least(F.min("price").over(later), F.min("price").over(at_once))
-    moves = trades.select("*", (highest - F.col("price")).alias("rise"), (F.col("price") - lowest).alias("fall")).where(
-        _hour(F.col("at")) == F.col("hour")
-    )
+    rise, fall = (highest - F.col("price")).alias("rise"), (F.col("price") - lowest).alias("fall")
+    begun = _hour(F.col("at")) == F.col("hour")
+    moves = once(trades, "symbol", "hour").select("*", rise, fall).where(begun)
     return moves.groupBy("symbol", "hour").agg(
         *(each for name in ("rise", "fall") for each in _largest(name)), F.count("*").alias("trades")
     )
@@ -58,7 +59,7 @@ VIEW = Group(
     reads=("price",),
     transform=transform,
     by=("symbol", "hour"),
-    inputs=("at", "price"),
+    inputs=("at", "price", "event_id"),
     fold=fold,
     key=("symbol", "hour"),
     values=("rise", "rise_from", "rise_at", "fall", "fall_from", "fall_at", "trades"),
@@ -83,5 +84,5 @@ VIEW = Group(
         "fall_at": "time of the trade before the fall",
         "trades": "trades of the hour",
     },
-    version=2,
+    version=3,
 )

@@ -2,7 +2,7 @@
 
 A run ends with the first reading in range. The view has the part of a run in each hour, and the relation `runs` joins
 the parts of several hours. Readings at the same time are in the order of the log. Each reading says its own range, so a
-changed range does not change what earlier readings meant.
+changed range does not change what earlier readings meant. A reading that was sent again counts once in its hour.
 """
 
 import sys
@@ -10,7 +10,7 @@ import sys
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from truelog import Group, Meaning
+from truelog import Group, Meaning, once
 
 # A part continues the run of the part before it if no reading is between them, also none in an hour without parts.
 RUNS = """
@@ -43,7 +43,7 @@ def transform(reading: DataFrame) -> DataFrame:
     over, under = F.col("measured") - F.col("highest"), F.col("lowest") - F.col("measured")
     excess = F.least(F.greatest(over, under), F.lit(sys.float_info.max))  # finite readings may be further apart
     hour, at = F.date_trunc("hour", "event_time").alias("hour"), F.col("event_time").alias("at")
-    return reading.select("sensor_id", hour, at, "machine_id", excess.alias("excess"))
+    return reading.select("sensor_id", hour, at, "machine_id", excess.alias("excess"), "event_id")
 
 
 def fold(readings: DataFrame) -> DataFrame:
@@ -51,7 +51,7 @@ def fold(readings: DataFrame) -> DataFrame:
     hour = Window.partitionBy("sensor_id", "hour")
     in_order = hour.orderBy("at", "topic", "partition", "offset")
     is_out = F.coalesce(F.col("excess") > 0, F.lit(False)).alias("is_out")
-    judged = readings.select("*", is_out, F.row_number().over(in_order).alias("place"))
+    judged = once(readings, "sensor_id", "hour").select("*", is_out, F.row_number().over(in_order).alias("place"))
     was_out = F.coalesce(F.lag("is_out").over(in_order), F.lit(False))
     begins = judged.select("*", (F.col("is_out") & ~was_out).cast("int").alias("begins"))
     numbered = begins.select(
@@ -76,7 +76,7 @@ VIEW = Group(
     reads=("reading",),
     transform=transform,
     by=("sensor_id", "hour"),
-    inputs=("at", "machine_id", "excess"),
+    inputs=("at", "machine_id", "excess", "event_id"),
     fold=fold,
     key=("sensor_id", "hour", "number"),
     values=("started_at", "ended_at", "readings", "worst", "machine_id", "is_first", "is_last"),
@@ -122,5 +122,5 @@ VIEW = Group(
         "is_first": "whether the run has the sensor's first reading of the hour, so it may have begun before",
         "is_last": "whether the run has the sensor's last reading of the hour, so it may go on",
     },
-    version=3,
+    version=4,
 )

@@ -1,7 +1,8 @@
 """Wiki pages: every version of each page, in the order of the log.
 
 All edits of a page are in one partition, so their offsets are their order. `current` shows the last version of each
-page, and `changes` compares each version with the version before it.
+page, and `changes` compares each version with the version before it. An edit that is sent again within an hour adds
+no version, so it does not undo the edits in between.
 """
 
 from pyspark.sql import DataFrame
@@ -52,6 +53,7 @@ VIEW = View(
     transform=transform,
     key=("page_id", "partition", "offset"),
     measures=dict.fromkeys(("verb", "title", "text", "author_id", "comment", "edited_at"), Value()),
+    dedupe="1 hour",
     present={"current": CURRENT, "changes": CHANGES},
     meanings={
         "current": Meaning("the last version of each page that is not deleted"),
@@ -71,5 +73,5 @@ VIEW = View(
         "comment": "why the author changed the page",
         "edited_at": "time of the edit, by corrected event time",
     },
-    version=2,
+    version=3,
 )

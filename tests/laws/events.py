@@ -42,6 +42,7 @@ LONG = tuple(Random(3).randbytes(4_000).hex()[:n] for n in (2_500, 8_000))  # lo
 _TEXTS += LONG
 _COMPLETED = 0.9  # the share of events that get what their verb requires
 IDS = ("a", "a\x00", "a\u2400")  # few, so that events often refer to another event's id
+_OF_ONE = tuple(f"id {number}" for number in range(60))  # many, so that few events of a log are copies
 _INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
 _TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
 
@@ -69,7 +70,9 @@ def value(field: Field) -> Draw:
         return times if field.required else one_of(_none, times)
     if field.values:
         return sampled_from(field.values)
-    texts = IDS if field.name in {"event_id", "search_id", "cart_id"} else _TEXTS
+    if field.name == "event_id":
+        return one_of(sampled_from(IDS), sampled_from(_OF_ONE))
+    texts = IDS if field.name in {"search_id", "cart_id"} else _TEXTS
     least = field.shortest or 0
 
     def some(chosen: Random) -> list[str]:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from truelog.support import timestamps
 
 WAYS = ("batch", "stream", "shuffled")
 _IN_ORDER = ("batch", "stream")
+_ids = count()
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -44,8 +46,8 @@ class Sent:
 
 
 def sent(topic: str, **fields: Any) -> Sent:
-    """An event of the topic's type, with a default id and a default time."""
-    defaults = {"event_id": "an-id", "occurred_at": START}
+    """An event of the topic's type, with a default time and, if none is given, an id that no other event has."""
+    defaults = {"event_id": f"id {next(_ids)}", "occurred_at": START}
     return Sent(topic, json.dumps(defaults | fields, default=timestamps.to_text).encode())
 
 

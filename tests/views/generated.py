@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -23,6 +23,8 @@ def bounded(text: str, keys: int) -> str:
     size = 2_000 // keys
     return text if len(text) <= size else f"{text[: (size - 36) // 4]} …{hashlib.md5(text.encode()).hexdigest()}"
 
+
+_FIRST_TIME = datetime.min.replace(tzinfo=UTC)
 
 # The handwritten host and path of each URL in the generated events.
 PLACES: dict[str, tuple[str | None, str | None]] = {
@@ -77,6 +79,25 @@ def without_copies(view: View, events: list[Row]) -> Iterator[Row]:
         partition = [event for event in events if (event["topic"], event["partition"]) == place]
         appended = [Appended(event["event_id"], event["broker_time"].timestamp()) for event in partition]
         yield from (partition[number] for number in naive_copies.without_copies(appended, view.horizon))
+
+
+def once(events: list[Row], group: Callable[[Row], Any]) -> list[Row]:
+    """The events without copies: in each group, the first event in the log with an id counts."""
+    backwards = sorted(events, key=lambda each: (each["partition"], each["offset"]), reverse=True)
+    return list({(group(each), each["event_id"]): each for each in backwards}.values())
+
+
+def groups_of_windows(events: list[Row], key: str, window: timedelta, start: Callable[[datetime], datetime]) -> Any:
+    """The events in each group of a key and a period, once. An event is also in the group of the time a window before.
+
+    `start` gives the start of the period of a time.
+    """
+    groups: dict[tuple[Any, datetime], list[Row]] = {}
+    for event in events:
+        time = event["event_time"]
+        for period in {start(time), start(max(time, _FIRST_TIME + window) - window)}:
+            groups.setdefault((event[key], period), []).append(event)
+    return {name: once(group, lambda _: None) for name, group in groups.items()}
 
 
 def _logs(lab: Lab, view: View) -> list[list[Record]]:

@@ -1,12 +1,11 @@
 """Bursts: the most requests of an address within a sliding window of five minutes, by day."""
 
-from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
-from tests.views.generated import logs_and_rows
+from tests.views.generated import groups_of_windows, logs_and_rows
 from truelog import View
 
 WINDOW = timedelta(minutes=5)
@@ -66,15 +65,16 @@ def test_generated_logs_give_the_bursts_of_a_naive_loop(lab: Lab, name: str, vie
 
 
 def naive_bursts(events: list[Row]) -> dict[tuple[str, datetime], tuple[int, datetime]]:
-    of_address: dict[str, list[datetime]] = defaultdict(list)
-    for event in events:
-        if event["ip"] is not None:
-            of_address[event["ip"]].append(event["event_time"])
     best: dict[Any, tuple[int, datetime]] = {}
-    for ip, times in of_address.items():
-        for first in sorted(times):
+    addressed = [event for event in events if event["ip"] is not None]
+    for key, requested_events in groups_of_windows(addressed, "ip", WINDOW, day_of).items():
+        times = sorted(event["event_time"] for event in requested_events)
+        for first in (time for time in times if day_of(time) == key[1]):
             requests = sum(timedelta() <= each - first < WINDOW for each in times)
-            key = ip, first.replace(hour=0, minute=0, second=0, microsecond=0)
             if requests > best.get(key, (0, first))[0]:
                 best[key] = requests, first
     return best
+
+
+def day_of(time: datetime) -> datetime:
+    return time.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -6,7 +6,7 @@ from typing import Any
 from commands.folds import cart
 from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
-from tests.views.generated import logs_and_rows
+from tests.views.generated import logs_and_rows, once
 from truelog import View
 from truelog.commands.declaration import State
 
@@ -70,6 +70,27 @@ def test_open_carts_and_the_history_of_a_cart(relations: Relations) -> None:
     ]
 
 
+AGAIN = changed("added", quantity=1, event_id="again")
+
+
+@examples(
+    {
+        "at once": ([AGAIN, AGAIN], {"lamp": 1}),
+        "after other events": ([AGAIN, changed("added", quantity=2), AGAIN], {"lamp": 3}),
+        "after the product was removed": ([AGAIN, changed("removed"), AGAIN], {}),
+        "with another product": ([AGAIN, changed("added", "rug", 1, event_id="again")], {"lamp": 1}),
+    },
+    in_order=True,
+)
+def test_an_event_that_was_sent_again_counts_once(rows: Rows, expected: dict[str, int]) -> None:
+    assert contents(rows) == expected
+
+
+@example([AGAIN, changed("removed"), AGAIN], in_order=True)
+def test_the_history_has_an_event_that_was_sent_again_once(relations: Relations) -> None:
+    assert sorted((row["offset"], row["verb"]) for row in relations["history"]) == [(0, "added"), (1, "removed")]
+
+
 @example([changed("added", quantity=n) for n in (1, 2, 3)])
 def test_shuffled_events_give_the_cart_of_their_order_in_the_log(rows: Rows) -> None:
     """The shuffled log has other offsets, so it is another history, but sums do not depend on it."""
@@ -81,7 +102,7 @@ def test_generated_logs_give_the_carts_of_a_naive_loop(lab: Lab, name: str, view
     for events, found in logs_and_rows(lab, name, view):
         expected = naive_carts(events)
         assert {(row["cart_id"], row["product"]): row["quantity"] for row in found} == expected
-        assert carts_of_commands(events) == expected
+        assert carts_of_commands(once(events, lambda each: each["cart_id"])) == expected
         products += len(found)
         removals += naive_carts([event for event in events if event["verb"] != "removed"]) != expected
     assert products > 100, "the logs hold too few carts"
@@ -99,7 +120,8 @@ def carts_of_commands(events: list[Row]) -> dict[tuple[str, str], int]:
 def naive_carts(events: list[Row]) -> dict[tuple[str, str], int]:
     carts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     checked_out = set[str]()
-    for event in sorted(events, key=lambda each: (each["partition"], each["offset"])):
+    distinct = once(events, lambda each: each["cart_id"])
+    for event in sorted(distinct, key=lambda each: (each["partition"], each["offset"])):
         name, product, verb = event["cart_id"], event["product"], event["verb"]
         if name in checked_out:
             continue

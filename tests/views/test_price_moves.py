@@ -1,12 +1,11 @@
 """Price moves: the largest rise and fall within five minutes, by hour."""
 
-from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, sent
-from tests.views.generated import logs_and_rows
+from tests.views.generated import groups_of_windows, logs_and_rows
 from truelog import View
 
 WINDOW = timedelta(minutes=5)
@@ -69,18 +68,18 @@ def test_generated_logs_give_the_moves_of_a_naive_loop(lab: Lab, name: str, view
 
 
 def naive_moves(events: list[Row]) -> dict[tuple[str, datetime], tuple[int, int]]:
-    trades: dict[str, list[Row]] = defaultdict(list)
-    for event in events:
-        trades[event["symbol"]].append(event)
     best: dict[Any, tuple[int, int]] = {}
-    for symbol, traded_events in trades.items():
-        for first in traded_events:
+    for key, trades in groups_of_windows(events, "symbol", WINDOW, hour_of).items():
+        for first in (each for each in trades if hour_of(each["event_time"]) == key[1]):
             begin, price = first["event_time"], first["price"]
-            later = [e["price"] for e in traded_events if place(e) >= place(first) and e["event_time"] - begin < WINDOW]
-            key = symbol, begin.replace(minute=0, second=0, microsecond=0)
+            later = [e["price"] for e in trades if place(e) >= place(first) and e["event_time"] - begin < WINDOW]
             rise, fall = best.get(key, (0, 0))
             best[key] = max(rise, max(later) - price), max(fall, price - min(later))
     return best
+
+
+def hour_of(time: datetime) -> datetime:
+    return time.replace(minute=0, second=0, microsecond=0)
 
 
 def place(event: Row) -> tuple[datetime, int, int]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.beds.lab import Lab
 from tests.views.examples import Relations, Row, Rows, Sent, at, example, examples, sent
-from tests.views.generated import logs_and_relations
+from tests.views.generated import logs_and_relations, once
 from truelog import View
 
 
@@ -108,7 +108,10 @@ def test_generated_logs_give_the_runs_of_a_naive_loop(lab: Lab, name: str, view:
 
 def naive_runs(events: list[Row]) -> list[tuple[Any, ...]]:
     of_sensor: dict[Any, list[tuple[Any, bool, float]]] = defaultdict(list)
-    for event in sorted(events, key=lambda each: (each["event_time"], each["partition"], each["offset"])):
+    distinct = once(
+        events, lambda each: (each["sensor_id"], each["event_time"].replace(minute=0, second=0, microsecond=0))
+    )
+    for event in sorted(distinct, key=lambda each: (each["event_time"], each["partition"], each["offset"])):
         excess = max(event["measured"] - event["highest"], event["lowest"] - event["measured"])
         of_sensor[event["sensor_id"]].append((event["event_time"], excess > 0, excess))
     found = []

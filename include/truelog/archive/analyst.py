@@ -8,6 +8,8 @@ A query opens only the tables that it refers to and reads only the columns and r
 the files, Arrow reads them, and DuckDB queries the Arrow data. The query has no access to files, the network or this
 process's variables. The tables also contain invalid records; the `invalid` column contains the reason.
 
+A query that names no event type loads neither pyiceberg nor the client of Kafka, which take longer than DuckDB.
+
 Limits: one SELECT at a time, on this machine, within `_MEMORY` and a time limit. Each table shows its state when the
 query opened it, so two tables in one query may be a few seconds apart. `offset` and `partition` are SQL keywords and
 need quotes.
@@ -19,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlparse
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -28,20 +30,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from psycopg import sql
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.table import Table
 
-from truelog.archive.schema import arrow_schema
-from truelog.archive.table import identifier, open_catalog
-from truelog.control import event_registry
-from truelog.schema.event import EventType
 from truelog.storage import exact_json
 from truelog.storage.database import connect
 from truelog.storage.db_snapshot import view_columns
 from truelog.support.errors import BadInput, QueryTooSlow
 from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+    from pyiceberg.table import Table
+
+    from truelog.schema.event import EventType
 
 _MEMORY = "2GB"
 _SECONDS = 300.0
@@ -81,15 +82,13 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
         QueryTooSlow: the time limit ended.
     """
     began = time.monotonic()
-    with open_engine() as connection, open_catalog(settings) as catalog, interrupted_after(connection, seconds):
+    with open_engine() as connection, interrupted_after(connection, seconds):
         try:
             statement = _require_select(connection, query)
             named = _tables_of(connection, query)
             shown = sorted(name for name in named if name[0] in _OF_VIEWS and name[1:])
-            last = {name[-1] for name in named.difference(shown)}  # the schema may be in front, as in main.page_view
-            for event_type in event_registry.event_types(settings).values():
-                if event_type.name in last:
-                    connection.register(event_type.name, open_dataset(catalog, event_type))
+            # The schema may be in front, as in main.page_view.
+            _register_events(connection, settings, {name[-1] for name in named.difference(shown)})
             _register_views(connection, settings, shown, began + seconds)
             yield _bind(connection, statement)
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
@@ -135,11 +134,16 @@ def open_engine() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def open_dataset(catalog: Catalog, event_type: EventType, where: str = "true") -> ds.Dataset:
+def open_dataset(catalog: "Catalog", event_type: "EventType", where: str = "true") -> ds.Dataset:
     """The files that may contain records of the event type that match `where`.
 
     A column is NULL in files that are older than the column.
     """
+    from pyiceberg.exceptions import NoSuchTableError
+
+    from truelog.archive.schema import arrow_schema
+    from truelog.archive.table import identifier
+
     schema = arrow_schema(event_type)
     try:
         table = catalog.load_table(identifier(event_type.name))
@@ -180,6 +184,19 @@ def _tables_of(connection: duckdb.DuckDBPyConnection, query: str) -> set[tuple[s
         elif isinstance(node, list):
             waiting += node
     return found
+
+
+def _register_events(connection: duckdb.DuckDBPyConnection, settings: Settings, names: set[str]) -> None:
+    """Let the query read the event types among these names."""
+    if not names:
+        return
+    from truelog.archive.table import open_catalog
+    from truelog.control import event_registry
+
+    with open_catalog(settings) as catalog:
+        for event_type in event_registry.event_types(settings).values():
+            if event_type.name in names:
+                connection.register(event_type.name, open_dataset(catalog, event_type))
 
 
 def _register_views(
@@ -275,9 +292,9 @@ def _path(address: str) -> str:
     return address.partition("://")[2]
 
 
-def _files(table: Table) -> pa.fs.FileSystem:
+def _files(table: "Table") -> pa.fs.FileSystem:
     location = urlparse(table.location())
-    return cast(PyArrowFileIO, table.io).fs_by_scheme(location.scheme, location.netloc)
+    return cast("PyArrowFileIO", table.io).fs_by_scheme(location.scheme, location.netloc)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

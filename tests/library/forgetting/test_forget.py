@@ -211,18 +211,18 @@ def test_a_version_that_readers_see_beside_the_declared_one_is_erased_too(town: 
     forget_erasures(town.connection)
     file = town.settings.views_folder / "sessions.py"
     source = file.read_text()
-    view_versions.record_source(town.connection, "sessions", 2, source)
-    file.write_text(source.replace("version=2,", "version=3,"))
+    view_versions.record_source(town.connection, "sessions", 3, source)
+    file.write_text(source.replace("version=3,", "version=4,"))
     try:
         newer = new_town(town.context.spark, town.settings, town.connection)
         newer.stream()
-        assert newer.view("sessions").view.version == 3
+        assert newer.view("sessions").view.version == 4
         before = [visitor for visitor, _ in rows(newer, "sessions", "visitor_id pages")]
         assert sorted({*before}) == [NEIGHBOUR, PERSON]
         erasure = ledger.record(newer.connection, wanted(newer.settings, SUBJECTS))
         with relayed(newer.settings):
             Forgetting(newer.context, newer.connection, erasure, DOER).run()
-        for shown in ("sessions", "sessions_v2", "sessions_v3"):
+        for shown in ("sessions", "sessions_v3", "sessions_v4"):
             assert [visitor for visitor, _ in rows(newer, shown, "visitor_id pages")] == [NEIGHBOUR], shown
     finally:
         file.write_text(source)

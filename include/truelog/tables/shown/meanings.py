@@ -22,7 +22,8 @@ _ABOUT = {
     "dropped": "how many events came too late to count",
 }
 _COLUMNS = {name: f"{name} of the event" for name in COORDINATES} | {
-    STATUS: "whether the row's window is `open`, `complete` or `corrected`"
+    "event_id": "the event's id",
+    STATUS: "whether the row's window is `open`, `complete` or `corrected`",
 }
 
 
