@@ -18,7 +18,9 @@
 15. the figures of cubes over 30 days, on a platform of its own
 16. notifications of matches at a webhook, on a platform of its own
 17. the start of commands: SQL, and the explanation of a row of a Join, on a platform of its own
-18. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
+18. the stream application alone with all streamed views: idle, and its cost and freshness under traffic, on a platform
+    of its own
+19. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
     and a kill, with four views and with all, each on a platform of its own
 """
 
@@ -256,6 +258,9 @@ class Suite:
         views = catalogue.view_names(self.settings.views_folder)
         return list(whole.run(self.settings, views, self.seconds, [whole.SLOW, whole.FAST]))
 
+    def stream_catalogue(self) -> list[Row]:
+        return list(whole.run_stream(self.settings, self.seconds, [whole.SLOW, whole.FAST]))
+
     def _caught_up(self, job: str) -> Application:
         """The application of a job that has read the whole log; started if the last job was another one."""
         if self.running is None or self.running[0] != job:
@@ -316,6 +321,7 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "commands": Suite.commands,
     "figures": Suite.figures,
     "notifications": Suite.notifications,
+    "stream_catalogue": Suite.stream_catalogue,
     "whole_four": Suite.whole_four,
     "whole_catalogue": Suite.whole_catalogue,
 }
@@ -331,6 +337,7 @@ APART: Mapping[str, Mapping[str, str]] = {
     "commands": {},
     "figures": {},
     "notifications": {},
+    "stream_catalogue": {},
     "whole_four": {},
     "whole_catalogue": {},
 }  # on a platform of its own, with these settings

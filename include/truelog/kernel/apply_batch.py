@@ -46,6 +46,7 @@ class EventRange:
     epochs: Epochs | None = None  # the leader epochs before any record was read; None if Kafka did not answer
     erasures: frozenset[str] = frozenset()  # that the source showed when the records were read
     files: EventFiles | None = None  # of a small batch: the files that its frames read
+    is_proved: bool = False  # whether its topics and their leaders were found to be the same after it was read
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class BatchApplier:
             prepare_seconds = time.monotonic() - started
             faults.reach("merge.staged")
             with stage.cleared_after_failure(connection, compiled, staged):
-                self.guard.after(epochs, end)  # 3
+                if not batch.is_proved:
+                    self.guard.after(epochs, end)  # 3
                 merged = Merge(
                     begin, end, staged, excluded, prepare_seconds, batch.readings, epochs, repairs, batch.erasures
                 )

@@ -9,7 +9,7 @@ from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicGuard
 from truelog.storage.database import Connection
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import ServiceDown, TruelogError
 from truelog.tables.compiled_view import CompiledView
 
 
@@ -45,6 +45,18 @@ class LogGuard:
         self.require_unchanged(read)
         if self.topics is not None:
             self.topics.require_same_leaders(taken, read)
+
+    def is_proved(self, taken: Epochs | None, read: Positions) -> bool:
+        """Whether these are still the topics, under the same leaders. If not, each view finds out about its own topics.
+
+        Records that were read before this moment are proved for every view and for as long as they are kept.
+        """
+        try:
+            if taken is not None:
+                self.after(taken, read)
+        except TruelogError:
+            return False
+        return taken is not None
 
     def require_unchanged(self, read: Positions) -> None:
         """Require, after records up to `read` were read, that none of their topics was created again meanwhile."""

@@ -89,8 +89,8 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
     """
     with connection.transaction():
         lock(connection, compiled)  # 1
-        require_at(connection, compiled, merge.begin)  # 2
-        require_same_partitions(compiled, positions(connection, compiled), merge.end)
+        reached = require_at(connection, compiled, merge.begin)  # 2
+        require_same_partitions(compiled, reached, merge.end)
         require_reading(connection, compiled, merge.readings)
         _require_unrepaired(connection, compiled, merge.repairs)
         require_erased(connection, compiled, merge)
@@ -130,8 +130,8 @@ def positions(connection: Connection, compiled: CompiledView) -> Positions:
     return Positions.of_rows(rows)
 
 
-def require_at(connection: Connection, compiled: CompiledView, begin: Positions) -> None:
-    """Require that the view is exactly at `begin`.
+def require_at(connection: Connection, compiled: CompiledView, begin: Positions) -> Positions:
+    """Require that the view is exactly at `begin`, and return its positions.
 
     Raises: Stale, Gap.
     """
@@ -145,6 +145,7 @@ def require_at(connection: Connection, compiled: CompiledView, begin: Positions)
         error, cure = (Stale, "Is another process running?") if offset > start else (Gap, f"Read from {offset} on.")
         where = f"{topic} {partition}"
         raise error(f"{compiled.name} is at {where}:{offset}, but this batch begins at {start}. {cure}")
+    return current
 
 
 def require_same_partitions(compiled: CompiledView, reached: Positions, end: Positions) -> None:

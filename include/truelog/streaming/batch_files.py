@@ -6,6 +6,7 @@ read the driver's files.
 """
 
 import shutil
+import threading
 import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -32,6 +33,7 @@ class BatchFiles:
     def __init__(self, settings: Settings, spark: SparkSession, folder: Path) -> None:
         self.settings, self.folder, self.is_local = settings, folder, is_local(settings)
         self.spark = small_session(spark)
+        self.slots = threading.Semaphore(spark.sparkContext.defaultParallelism)  # plans that run at the same time
 
     def are_for(self, ranges: Sequence[Range]) -> bool:
         """Whether a batch of these ranges of the log is small: one task could decode it."""
@@ -59,6 +61,5 @@ class BatchFiles:
 
     def plans_of(self, compiled: CompiledView) -> RepeatedPlans:
         """Plans for small batches, for one worker of a view. A retired worker may still execute plans of its own."""
-        return RepeatedPlans(
-            self.spark, self.settings, self.folder / "views" / f"{compiled.own.name}-{uuid.uuid4().hex}"
-        )
+        folder = self.folder / "views" / f"{compiled.own.name}-{uuid.uuid4().hex}"
+        return RepeatedPlans(self.spark, self.settings, folder, slots=self.slots)

@@ -197,6 +197,7 @@ class Stream:
                 if ranges:
                     files = self.batch_files.write(kept, types, ranges, needed_columns(views))
                     batch = replace(batch, events=self.batch_files.frames(files), files=files)
+                batch = replace(batch, is_proved=self.applier.guard.is_proved(epochs, end))  # once for all views
                 self.portions.recent.add(batch, kept.pop_all(), tasks)
             elif ranges:
                 decoded = records.read(self.spark, self.settings, types, ranges, needed_columns(views))

@@ -1,6 +1,6 @@
-"""Staging: executors load their own rows, so the driver collects none.
+"""Staging: executors load the rows of a large batch, so the driver collects none. It loads those of a small batch.
 
-Every task attempt loads its rows in one transaction under a unique id and reports (attempt, rows, hash). The merge
+Every attempt loads its rows in one transaction under a unique id and reports (attempt, rows, hash). The merge
 reads exactly the attempts that Spark accepted. It ignores the rows of a failed, repeated or suspended attempt, and it
 checks the count and the hash to detect rows that a database crash lost. The names of staging's own columns begin with
 "_", which no column of a view does.
@@ -8,9 +8,9 @@ checks the count and the hash to detect rows that a database crash lost. The nam
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import partial
 from itertools import chain
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -27,15 +27,15 @@ from truelog.storage.locks import Locks
 from truelog.support.errors import StagingTorn
 from truelog.support.settings import STAGER, Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging import adbc_sessions
+from truelog.tables.staging.adbc_sessions import SCANS
 from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 
 CHANGES = "_changes"  # suffix of a table in which a kind notes rows that are about to change, beside staged rows
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64
-# Settings of PostgreSQL, off where changed keys are looked up: the tables may be large and the changes few, but a
-# staging table has no statistics that say so.
-_SCANS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
+_HOLD = f"SELECT {{}}({Locks.STAGED_ROWS.of('name')}) FROM unnest(%s::text[]) AS held (name)"  # noqa: S608  a constant
 _SWEEP_WAITS = "2s"  # a merge that begins meanwhile waits behind the sweep
 
 
@@ -76,23 +76,22 @@ def stage_each(
 
 
 def stage_rows(states: DataFrame, target: Table, settings: Settings) -> StagedRows:
-    """Load states into the staging table of one table, from the executors."""
-    return accepted(reports(states, target, settings))
+    """Load states into the staging table of one table, from the executors.
 
-
-def reports(states: DataFrame, target: Table, settings: Settings) -> DataFrame:
-    """The frame that loads states into a staging table when it is collected, with a report for each task attempt."""
-    return target.hashed(states).mapInArrow(_loader(target.name, settings.staging_uri()), _REPORT)
-
-
-def accepted(reports: DataFrame) -> StagedRows:
-    """Collect the reports, which loads the rows. Spark returns those of accepted attempts."""
-    found = reports.collect()
+    Each task attempt loads its rows and reports them. Spark returns the reports of accepted attempts.
+    """
+    found = target.hashed(states).mapInArrow(_loader(target.name, settings.staging_uri()), _REPORT).collect()
     return StagedRows(
         attempts=tuple(each.attempt for each in found),
         rows=sum(each.rows for each in found),
         hash=sum(each.hash for each in found) % _WRAP,
     )
+
+
+def load_here(batches: Iterable[pa.RecordBatch], target: Table, settings: Settings) -> StagedRows:
+    """Load states into the staging table of one table, from this process, which has them already."""
+    attempt = _load(target.name, partial(adbc_sessions.kept, settings.staging_uri()), batches)
+    return NO_ROWS if attempt is None else StagedRows((attempt.name,), attempt.rows, attempt.hash % _WRAP)
 
 
 def require_complete(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
@@ -102,7 +101,8 @@ def require_complete(connection: Connection, compiled: CompiledView, staged: Sta
         StagingTorn: rows are missing or altered. Repeat the batch; the log still has its records.
     """
     for each, rows in staged.by_table(compiled):
-        _require_complete(connection, each, rows)
+        if rows.attempts:
+            _require_complete(connection, each, rows)
 
 
 def _require_complete(connection: Connection, target: Table, staged: StagedRows) -> None:
@@ -143,7 +143,8 @@ def add(connection: Connection, target: Table, schema: str, staged: StagedRows) 
 def clear(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
     """Delete staged rows that were merged or are no longer needed."""
     for each, rows in staged.by_table(compiled):
-        clear_table(connection, each, rows)
+        if rows.attempts:
+            clear_table(connection, each, rows)
 
 
 def clear_table(connection: Connection, target: Table, staged: StagedRows) -> None:
@@ -163,15 +164,10 @@ def cleared_after_failure(connection: Connection, compiled: CompiledView, staged
         raise
 
 
-def load(
-    spark: SparkSession, settings: Settings, queries: Callable[[], Sequence[str]], number: int, schema: StructType
-) -> DataFrame:
-    """The rows that so many queries select, each loaded by a task of its own, which calls `queries`.
-
-    The queries look rows up by index.
-    """
+def load(spark: SparkSession, settings: Settings, queries: Sequence[str], schema: StructType) -> DataFrame:
+    """The rows that these queries select, each loaded by a task of its own. The queries look rows up by index."""
     read = _reader(settings.staging_uri(), queries, to_arrow_schema(schema))
-    return spark.range(0, number, 1, number).mapInArrow(read, schema)
+    return spark.range(0, len(queries), 1, len(queries)).mapInArrow(read, schema)
 
 
 def grant(connection: Connection, target: Table) -> None:
@@ -186,9 +182,9 @@ def grant(connection: Connection, target: Table) -> None:
 def by_index(connection: Connection) -> Iterator[None]:
     """Look rows up by index within the block, which is a part of a transaction."""
     query = "SELECT set_config(name, %s, true) FROM unnest(%s::text[]) AS name"
-    connection.execute(query, ("off", list(_SCANS)))
+    connection.execute(query, ("off", list(SCANS)))
     yield
-    connection.execute(query, ("on", list(_SCANS)))
+    connection.execute(query, ("on", list(SCANS)))
 
 
 def hold(connection: Connection, compiled: CompiledView) -> None:
@@ -196,8 +192,7 @@ def hold(connection: Connection, compiled: CompiledView) -> None:
 
     Call this function before staging: a rebuild may stage rows for hours before it merges them.
     """
-    for each in compiled.tables:
-        connection.execute(f"SELECT pg_advisory_lock_shared({Locks.STAGED_ROWS})", (each.name,))
+    connection.execute(_HOLD.format("pg_advisory_lock_shared"), ([each.name for each in compiled.tables],))
 
 
 @contextmanager
@@ -208,8 +203,7 @@ def held(connection: Connection, compiled: CompiledView) -> Iterator[None]:
         yield
     finally:
         with suppress(psycopg.Error):  # a session that is lost holds nothing
-            for each in compiled.tables:
-                connection.execute(f"SELECT pg_advisory_unlock_shared({Locks.STAGED_ROWS})", (each.name,))
+            connection.execute(_HOLD.format("pg_advisory_unlock_shared"), ([each.name for each in compiled.tables],))
 
 
 def sweep(connection: Connection, compiled: CompiledView) -> None:
@@ -241,42 +235,41 @@ def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
     """The function that runs in the executors' Python: Arrow batches in, one report out."""
 
     def load_attempt(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        non_empty = (batch for batch in batches if batch.num_rows)
-        first = next(non_empty, None)
-        if first is None:
-            return
-        attempt = _Attempt(str(uuid.uuid4()))
-        tagged = map(attempt.tag, chain([first], non_empty))
-        reader = pa.RecordBatchReader.from_batches(attempt.tag_schema(first.schema), tagged)
-        with closing(_database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
-            cursor.adbc_ingest(target, reader, mode="append", db_schema_name="stage")
-            connection.commit()
-        yield attempt.report()
+        attempt = _load(target, partial(adbc_sessions.new, uri), batches)
+        if attempt is not None:
+            yield attempt.report()
 
     return load_attempt
 
 
+def _load(
+    target: str, session: Callable[[], AbstractContextManager[adbc.Connection]], batches: Iterable[pa.RecordBatch]
+) -> "_Attempt | None":
+    """Load batches in one transaction. None if they have no rows."""
+    non_empty = (batch for batch in batches if batch.num_rows)
+    first = next(non_empty, None)
+    if first is None:
+        return None
+    attempt = _Attempt(str(uuid.uuid4()))
+    tagged = map(attempt.tag, chain([first], non_empty))
+    reader = pa.RecordBatchReader.from_batches(attempt.tag_schema(first.schema), tagged)
+    with session() as opened, closing(opened.cursor()) as cursor:
+        cursor.adbc_ingest(target, reader, mode="append", db_schema_name="stage")
+        opened.commit()
+    return attempt
+
+
 def _reader(
-    uri: str, queries: Callable[[], Sequence[str]], schema: pa.Schema
+    uri: str, queries: Sequence[str], schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that runs in the executors' Python: the numbers of queries in, their rows out."""
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch["id"].to_pylist()):
-            with closing(_database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
-                for setting in _SCANS:
-                    cursor.execute(f"SET {setting} = off")
-                cursor.execute(queries()[number])
-                for batch in cursor.fetch_record_batch():
-                    yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+            with adbc_sessions.new(uri) as session:
+                yield from adbc_sessions.select(session, queries[number], schema)
 
     return read
-
-
-@cache
-def _database(uri: str) -> adbc.Connection:
-    """A connection to clone. It has already queried the database types, which takes longer than a small load."""
-    return adbc.connect(uri, autocommit=True)  # never idle in a transaction
 
 
 class _Attempt:

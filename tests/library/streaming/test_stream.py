@@ -11,6 +11,7 @@ import pytest
 
 from tests.deadline import deadline
 from truelog.kernel.apply_batch import EventRange
+from truelog.kernel.log_guard import LogGuard
 from truelog.log.positions import Positions
 from truelog.streaming.recent_batches import RecentBatches
 from truelog.streaming.stream import Stream, rest_after
@@ -36,7 +37,8 @@ def test_the_files_of_a_batch_that_fails_stay_until_its_late_views_have_ended() 
     view = SimpleNamespace(compiled=SimpleNamespace(view=SimpleNamespace(reads=("a",)), columns={}, scans=1))
     recent = RecentBatches()
     portions = SimpleNamespace(recent=recent)
-    stream: Any = SimpleNamespace(workers=[view], types={}, batch_files=files, portions=portions)
+    applier = SimpleNamespace(guard=LogGuard())
+    stream: Any = SimpleNamespace(workers=[view], types={}, batch_files=files, portions=portions, applier=applier)
     stream.types = {"a": SimpleNamespace(name="a", reading=0)}
 
     def fail() -> None:

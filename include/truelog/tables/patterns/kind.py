@@ -68,16 +68,20 @@ class Patterns(Fold):
         stage.grant(connection, compiled.own)
 
     def follow(self, plans: BatchPlans, compiled: CompiledView, staged: Mapping[str, StagedRows]) -> StagedRows:
-        """Fold by plans of their own: the rules are a part of the plans, and may have changed since the last batch."""
+        """Fold for the rules as they are. Without rules, no event can fit one, so there is nothing to fold."""
         judging = judging_of(compiled.own)
         inputs, changes = staged.get(INPUTS, NO_ROWS), staged.get(judging.rules.side, NO_ROWS)
-        fresh = BatchPlans(plans.spark, plans.settings)
+        if not inputs.attempts and not changes.attempts:
+            return NO_ROWS
         with connect(plans.settings, autocommit=True) as connection:
             before = rules.stored(connection, compiled)
             if not changes.attempts:
-                return merge.stage_touched(fresh, with_fold(compiled, before.fold), inputs)
+                if not before.versions:
+                    return NO_ROWS
+                return merge.stage_touched(plans, with_fold(compiled, before.fold), inputs)
             after = judging.versions([*before.changes, *rules.staged_changes(connection, compiled, changes)])
         touched = rules.touched_groups(compiled, before.versions, after)
+        fresh = BatchPlans(plans.spark, plans.settings)  # these groups are loaded by another query
         return merge.stage_touched(fresh, with_fold(compiled, judging.with_versions(after)), inputs, touched)
 
     def add_batch(self, connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:

@@ -63,5 +63,4 @@ class BatchPlans:
 
     def load(self, queries: Sequence[sql.Composed], schema: StructType) -> DataFrame:
         """The rows that these queries select, each loaded by a task of its own. They look rows up by index."""
-        texts = [each.as_string(None) for each in queries]
-        return stage.load(self.spark, self.settings, lambda: texts, len(texts), schema)
+        return stage.load(self.spark, self.settings, [each.as_string(None) for each in queries], schema)

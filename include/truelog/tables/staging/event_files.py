@@ -17,6 +17,8 @@ from truelog.log.records import Columns
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
 
+READS = "reads "  # before the path, in the name of a function that reads a file: a local task reads the file itself
+
 
 @dataclass(frozen=True)
 class EventFiles:
@@ -91,9 +93,7 @@ class FileFrames(Mapping[str, DataFrame]):
 
     def __getitem__(self, topic: str) -> DataFrame:
         if topic not in self._made:
-            schema = self.schemas[topic]
-            read = _reader(_file(self.folder, topic), schema)
-            self._made[topic] = self.spark.range(0, 1, 1, 1).mapInArrow(read, from_arrow_schema(schema))
+            self._made[topic] = frame(self.spark, _file(self.folder, topic), self.schemas[topic])
         return self._made[topic]
 
     def __iter__(self) -> Iterator[str]:
@@ -101,6 +101,11 @@ class FileFrames(Mapping[str, DataFrame]):
 
     def __len__(self) -> int:
         return len(self.schemas)
+
+
+def frame(spark: SparkSession, file: Path, schema: pa.Schema) -> DataFrame:
+    """The rows that an Arrow file has at the time of each execution, in one partition."""
+    return spark.range(0, 1, 1, 1).mapInArrow(_reader(file, schema), from_arrow_schema(schema))
 
 
 def _reader(file: Path, schema: pa.Schema):  # type: ignore[no-untyped-def]
@@ -114,6 +119,7 @@ def _reader(file: Path, schema: pa.Schema):  # type: ignore[no-untyped-def]
             for batch in pa.ipc.open_file(opened).read_all().to_batches():
                 yield batch.cast(schema)
 
+    read.__name__ = f"{READS}{path}"
     return read
 
 

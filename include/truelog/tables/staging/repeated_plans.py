@@ -1,7 +1,7 @@
 """Repeated plans: a view's plans that are made once and executed for every small batch.
 
 For a batch of some hundred events, Spark spends far more time on a plan than on the events. The sources of these plans
-are files at fixed paths: the batch's events, and the queries of rows to load. Before each execution the view puts the
+are files at fixed paths: the batch's events, and rows that were looked up. Before each execution the view puts the
 batch's files there. No other thread executes the view's plans, so no plan reads another batch's files.
 
 A plan must not contain anything that remembers rows, because Spark would return those of the first execution: a
@@ -9,19 +9,22 @@ shuffle, a broadcast, a cached relation, a subquery, or a plan that adapts itsel
 plan for each batch.
 """
 
-import json
 import logging
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
+import pyarrow as pa
 from psycopg import sql
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from truelog.log.records import Coordinates, EventFrames
@@ -29,10 +32,12 @@ from truelog.support.errors import BadDeclaration
 from truelog.tables import plan, stage
 from truelog.tables.dedupe.compile import LogTimes
 from truelog.tables.stage import NO_ROWS, StagedRows
-from truelog.tables.staging import changed_files
+from truelog.tables.staging import adbc_sessions, changed_files, event_files
 from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.staging.event_files import EventFiles, FileFrames
-from truelog.tables.table import Table
+from truelog.tables.staging.local_task import LocalTask
+from truelog.tables.staging.value_error import is_value_error
+from truelog.tables.table import Derivation, Table
 
 # The steps of an executed plan that take each row as it comes. All others may remember rows.
 _FORGETFUL = {
@@ -56,6 +61,14 @@ _FORGETFUL = {
 log = logging.getLogger("truelog.stream")
 
 
+@dataclass(frozen=True)
+class _Planned:
+    """The plan of a table's rows, which follow from other tables in this way; `task` is None if it remembers rows."""
+
+    derivation: Derivation | None
+    task: LocalTask | None
+
+
 @dataclass
 class RepeatedPlans(BatchPlans):
     """The plans of one view. `folder` belongs to the view; `spark` is a session for small batches."""
@@ -64,7 +77,8 @@ class RepeatedPlans(BatchPlans):
     _batch: EventFiles | None = None
     _events: FileFrames | None = None
     _timed: FileFrames | None = None  # the same with log times as broker times
-    _reports: dict[str, DataFrame | None] = field(default_factory=dict)  # by table; None if its plan remembers rows
+    slots: threading.Semaphore = field(default_factory=partial(threading.Semaphore, 1))  # for the plans of all views
+    _tasks: dict[str, "_Planned"] = field(default_factory=dict)  # by table
     _loaded: dict[str, DataFrame] = field(default_factory=dict)  # by schema
 
     def events_of(self, batch: EventFiles, topics: Iterable[str]) -> FileFrames:
@@ -74,7 +88,7 @@ class RepeatedPlans(BatchPlans):
         if self._events is None or self._events.schemas != schemas:  # a column was declared, or is needed only now
             self._events = FileFrames(self.spark, self.folder / "events", schemas)
             self._timed = FileFrames(self.spark, self.folder / "timed", schemas)
-            self._reports.clear()
+            self._tasks.clear()
         self._point("events", batch.folder)
         shutil.rmtree(self.folder / "changed", ignore_errors=True)
         self._batch = batch
@@ -106,17 +120,27 @@ class RepeatedPlans(BatchPlans):
     def stage(self, table: Table, states: Callable[[], DataFrame]) -> StagedRows:
         if self._batch and table.derivation is None and not self._batch.have_events(table.view.reads):
             return NO_ROWS
-        if table.name not in self._reports:
-            reports = stage.reports(states(), table, self.settings)
-            steps = remembering(reports)
-            if any("memory" in step.lower() for step in steps):
-                raise BadDeclaration(f"{table.owner}: a transform must not cache a frame: it would see an old batch.")
-            if steps:
-                log.info("%s gets a new plan for each batch: %s", table.name, ", ".join(sorted(steps)))
-            self._reports[table.name] = None if steps else reports
-            return stage.accepted(reports)
-        repeated = self._reports[table.name]
-        return stage.accepted(stage.reports(states(), table, self.settings) if repeated is None else repeated)
+        planned = self._tasks.get(table.name)
+        if planned is None or planned.derivation != table.derivation:  # other rules are a part of the plan
+            planned = self._tasks[table.name] = self._planned(table, states())
+        if planned.task is None:
+            return stage.stage_rows(states(), table, self.settings)
+        try:
+            with self.slots:
+                return stage.load_here(planned.task.rows(self.folder / "rows.arrow"), table, self.settings)
+        except Exception as error:
+            if not is_value_error(error):
+                del self._tasks[table.name]  # what the plan needs may be gone
+            raise
+
+    def _planned(self, table: Table, states: DataFrame) -> "_Planned":
+        rows = table.hashed(states)
+        steps = remembering(rows)
+        if any("memory" in step.lower() for step in steps):
+            raise BadDeclaration(f"{table.owner}: a transform must not cache a frame: it would see an old batch.")
+        if steps:
+            log.info("%s gets a new plan for each batch: %s", table.name, ", ".join(sorted(steps)))
+        return _Planned(table.derivation, None if steps else LocalTask(rows))
 
     def _point(self, name: str, folder: Path) -> None:
         """From now on, the path `name` leads to this folder."""
@@ -132,7 +156,7 @@ class RepeatedPlans(BatchPlans):
 
     def repeats(self, table: Table) -> bool:
         """Whether the table's plan is made once."""
-        return self._reports.get(table.name) is not None
+        return table.name in self._tasks and self._tasks[table.name].task is not None
 
     def stage_each(
         self,
@@ -151,18 +175,17 @@ class RepeatedPlans(BatchPlans):
         return 1
 
     def load(self, queries: Sequence[sql.Composed], schema: StructType) -> DataFrame:
-        file, key = self.folder / "queries.json", schema.json()
-        file.write_text(json.dumps([each.as_string(None) for each in queries]))
+        """The rows are looked up at once, and are in a file until the next call with this schema."""
+        arrow, key = to_arrow_schema(schema), schema.json()
+        file = self.folder / f"loaded-{sha256(key.encode()).hexdigest()[:16]}.arrow"
+        texts, written = [each.as_string(None) for each in queries], self.folder / "loading.arrow"
+        with pa.OSFile(str(written), "wb") as sink, pa.ipc.new_file(sink, arrow) as writer:
+            for batch in adbc_sessions.select_each(self.settings.staging_uri(), texts, arrow):
+                writer.write_batch(batch)
+        os.replace(written, file)  # a worker may still read the last one
         if key not in self._loaded:
-            path = str(file)
-            self._loaded[key] = stage.load(self.spark, self.settings, lambda: _queries(path), len(queries), schema)
+            self._loaded[key] = event_files.frame(self.spark, file, arrow)
         return self._loaded[key]
-
-
-def _queries(path: str) -> list[str]:
-    """Runs in the executors' Python."""
-    found: list[str] = json.loads(Path(path).read_text())
-    return found
 
 
 def remembering(frame: DataFrame) -> set[str]:
