@@ -1,6 +1,6 @@
 """What one event costs a Group whose key has many earlier events, and a search among many profiles.
 
-A document has checkpoints, so an edit reads at most 1,000 earlier edits. A cart has none: an event reads all of them.
+A document has checkpoints, so an edit reads at most 200 earlier edits. A cart has none: an event reads all of them.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def _profiles() -> Iterator[Step]:
 
 def _edit(document: str, number: int) -> OutgoingRecord:
     """Replace a letter, or append it: the text has 4,000 letters at most."""
-    fields = {"position": number % 4_000, "removed": 1, "inserted": "a"}
+    fields = {"position": number % 4_000, "removed": 1, "inserted": "a", "event_id": f"{document} {number}"}
     return event("document_edit", document, document_id=document, author_id="ann", **fields)
 
 

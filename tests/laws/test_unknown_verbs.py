@@ -25,7 +25,11 @@ PARTITIONS = {  # in the events of a match, and in the coordinates of a hit
     "events": re.compile(r'"partition": \d+, '),
     "document": re.compile(r"(?<=:)\d+(?=:)"),
 }
-CLOSED = {name: each for name, each in load_events().items() if any(field.values for field in each.fields)}
+CLOSED = {
+    name: each
+    for name, each in load_events().items()
+    if any(field.values and field.name == "verb" for field in each.fields)
+}
 VIEWS = {
     name: replace(view, batch_only=False)
     for name, view in catalogue.load_all_views().items()

@@ -174,16 +174,7 @@ def test_an_application_does_what_its_page_says(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The examples of the page, in their order, on the running platform. The stream merges what they wait for."""
-    shop.catch_up()
-    settings = shop.world.settings
-    monkeypatch.setenv("SHOP_WRITES", settings.producer_key.get_secret_value())
-    monkeypatch.setenv("SHOP_READS", settings.reader_key.get_secret_value())
-    text = (PROJECT / "docs" / "applications.md").read_text()
-    for name, port in (("collector", 18080), ("api", 18083)):
-        text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{settings.address(name).port}")
-    text = text.replace("wait=10", "wait=60")  # on a busy machine
-    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    examples = [each for each in examples if not each.startswith("# timeline.py")]
+    examples = [each for each in _examples(shop, monkeypatch, "applications") if not each.startswith("# timeline.py")]
     assert len(examples) == 7
     exec("\n".join(examples), {"__name__": "page"})
     said = capsys.readouterr().out.splitlines()
@@ -194,6 +185,21 @@ def test_an_application_does_what_its_page_says(
     assert said[-3] == "['Hello']"
     assert said[-2].startswith("1 rows at number ")
     assert said[-1] == "1"
+
+
+def test_people_edit_a_document_as_its_page_says(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two people edit one revision, in two units. What the page says that it prints is what the platform answers."""
+    examples = _examples(shop, monkeypatch, "documents")
+    assert len(examples) == 5
+    exec("\n".join(examples), {"__name__": "page"})
+    first, *steps, shown, refused = capsys.readouterr().out.splitlines()
+    assert first == "Hi \U0001f600 Bob 1"
+    assert "\n".join(steps) in (PROJECT / "docs" / "documents.md").read_text()
+    assert len(steps) == 3
+    assert shown == "True Hi \U0001f600 dear all"
+    assert refused == "it was made on revision 9, but the document is at 3"
 
 
 def test_the_lag_of_every_reader_is_known(shop: Shop) -> None:
@@ -225,6 +231,19 @@ def test_at_closing_time_every_view_equals_its_rebuild(shop: Shop, batch: Batch)
     batch.require_equal_from_raw(tuple(VIEWS))
     proved = process_answer("verify", "latest:document", TRUELOG_DATABASE_PORT="1", TRUELOG_DATABASE_PASSWORD="wrong")
     assert (proved["answer"], proved["rows"]) == ("EQUAL", shop.world.ask("SELECT count(*) FROM views.document")[0][0])
+
+
+def _examples(shop: Shop, monkeypatch: pytest.MonkeyPatch, page: str) -> list[str]:
+    """The examples of a page in Python, for the running platform."""
+    shop.catch_up()
+    settings = shop.world.settings
+    monkeypatch.setenv("SHOP_WRITES", settings.producer_key.get_secret_value())
+    monkeypatch.setenv("SHOP_READS", settings.reader_key.get_secret_value())
+    text = (PROJECT / "docs" / f"{page}.md").read_text()
+    for name, port in (("collector", 18080), ("api", 18083)):
+        text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{settings.address(name).port}")
+    text = re.sub(r'(wait(?:=|": ))10', r"\g<1>60", text)  # on a busy machine
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
 def _require_decisions_in_log(count: int) -> None:

@@ -96,22 +96,21 @@ def explain(
         steps = EventSteps(context.spark, listed.places)
         rows = _rows_after(settings, compiled, trace, steps)
         rebuilt = () if stored.is_expired else rows.get(steps.numbers[-1], ())
-        verdict, why = _verdict(stored, rebuilt, listed.total, missing)
+        events = _events(settings, trace, steps, listed, rows)
         return Explanation(
             compiled.name,
             compiled.view.version,
             given,
             end,
             missing,
-            verdict,
-            why,
+            *_verdict(stored, rebuilt, listed.total, missing),
             as_data(stored.rows),
             as_data(rebuilt),
             listed.total,
-            _events(settings, trace, steps, listed, rows),
+            events,
             archive_reader.scan_cost(settings, Wanted.between(Positions(), end)),
             time.monotonic() - began,
-            0 if trace.refused is None else trace.refused.select(PLACE).distinct().count(),
+            _count_refused(trace, events),
         )
 
 
@@ -203,7 +202,7 @@ def _events(
         for step, added in shown_rows.of_states(settings, source.table, steps.at_events(source.listed)).items():
             relation = source.table.relation
             adds.setdefault(step, []).extend(Addition(relation, each.key_data, each.row_data) for each in added)
-    refused = _refused(trace, steps)
+    refused = _refused(trace, steps, rows)
     return [
         ExplainedEvent(
             listed.before + step,
@@ -220,8 +219,18 @@ def _events(
     ]
 
 
-def _refused(trace: Trace, steps: EventSteps) -> dict[int, str]:
+def _count_refused(trace: Trace, events: Sequence[ExplainedEvent]) -> int:
+    """How many events are refused: on all pages, or on this one if only the rows of the page say so."""
+    if trace.refused is not None:
+        return trace.refused.select(PLACE).distinct().count()
+    return sum(bool(each.refused) for each in events)
+
+
+def _refused(trace: Trace, steps: EventSteps, rows: Mapping[int, ShownRows]) -> dict[int, str]:
     """Why events change nothing, by their step."""
+    if trace.refusal is not None:
+        after = ((step, row[trace.refusal]) for step, found in rows.items() for row in as_data(found))
+        return {step: reason for step, reason in after if reason}
     if trace.refused is None:
         return {}
     return {row[STEP]: row[REASON] for row in steps.at_events(trace.refused).collect()}

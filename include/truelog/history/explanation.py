@@ -60,7 +60,8 @@ class Explanation:
     key: the values as they were given.
     missing: records below the view's positions that are not archived yet.
     total: the number of events on all pages.
-    refused: how many of them change nothing, because the thing belongs to another person.
+    refused: how many of them change nothing, because the thing belongs to another person; or how many events of this
+        page were refused by a Group of steps.
     """
 
     view: str

@@ -38,6 +38,8 @@ class Group(View):
     inputs: the further columns that `transform` selects.
     fold: the inputs of some groups → their rows; or `Steps`.
     values: the columns of a row beside the key.
+    refusal: the column of a state of `Steps` that says why the last input was refused, if it was. `truelog explain`
+        shows the reason with the event.
     most: a group with more inputs has no rows, in the stream and in every rebuild.
     keep: how long a group stays after the time in the first timestamp column of `by`, by the log's clock. Its inputs
         and its rows expire at once.
@@ -47,6 +49,7 @@ class Group(View):
     inputs: tuple[str, ...]
     fold: Callable[[DataFrame], DataFrame] | Steps
     values: tuple[str, ...]
+    refusal: str | None = None
     most: int = 10_000
     measures: Mapping[str, Measure] = field(default_factory=dict, init=False)
 
@@ -59,6 +62,8 @@ class Group(View):
             raise BadDeclaration(f"an input already has the column {', '.join(sorted(taken))}; rename the column")
         if isinstance(self.fold, Steps):
             self._require_one_state(self.fold)
+        elif self.refusal is not None:
+            raise BadDeclaration("`refusal` is a column of the state of `Steps`: other folds judge no single input")
         object.__setattr__(self, "measures", {name: Value() for name in self.values})
 
     @property
@@ -91,6 +96,8 @@ class Group(View):
             raise BadDeclaration("a Group has no `window` and no clock: its rows depend on its inputs alone")
 
     def _require_one_state(self, steps: Steps) -> None:
+        if self.refusal is not None and self.refusal not in self.values:
+            raise BadDeclaration(f"the refusal {self.refusal!r} is not among the values {self.values}")
         if self.key != self.by:
             raise BadDeclaration(f"the key {self.key} is not {self.by}: steps make one row for each group")
         if len(self.reads) != 1:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from psycopg import sql
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tests.beds.archived import PER_URL, Archived
 from tests.library.click_views import OWNED, TIMELINE
-from truelog import Distinct, Group, Sum, View
+from truelog import Distinct, Group, Steps, Sum, View
 from truelog.history.explain import LAST_PAGE, Page, explain
 from truelog.history.explanation import Explanation, Verdict
 from truelog.log.positions import Positions
@@ -47,6 +47,29 @@ NUMBERED = Group(
     fold=_in_order,
     key=("url", "number"),
     values=("said",),
+)
+
+
+def _nothing_said() -> Column:
+    return F.struct(F.lit("").alias("said"), F.lit(None).cast("string").alias("refused"))
+
+
+def _say_once(state: Column, click: Column) -> Column:
+    """The letters that were said. A letter that was said before is refused."""
+    is_new = F.instr(state["said"], click["said"]) == 0
+    said = F.when(is_new, F.concat(state["said"], click["said"])).otherwise(state["said"])
+    return F.struct(said.alias("said"), F.when(~is_new, F.concat(click["said"], F.lit(" again"))).alias("refused"))
+
+
+SAID = Group(
+    reads=("click",),
+    transform=lambda click: _steps(click).drop("at"),
+    by=("url",),
+    inputs=("said",),
+    fold=Steps(_nothing_said, _say_once),
+    key=("url",),
+    values=("said", "refused"),
+    refusal="refused",
 )
 
 Clicks = tuple[tuple[int, str, str, int], ...]  # partition, URL, `search_id`, second, in the order of their arrival
@@ -167,6 +190,13 @@ def test_the_events_of_a_group(ground: Archived) -> None:
     one = explained(ground, {**A, "number": "2"})
     assert [[row["said"] for row in rows] for rows in after(one)] == [[], ["x"], ["x"], ["x"]]
     assert one.verdict is Verdict.EQUAL
+
+
+@pytest.mark.ground(view=SAID, filled=in_order(CLICKS))
+def test_inputs_that_a_group_refuses(ground: Archived) -> None:
+    found = explained(ground, A)
+    assert [[row["said"] for row in rows] for rows in after(found)] == [["x"], ["xyy"], ["xyy"], ["xyyzzz"]]
+    assert [each.refused for each in found.events] == ["", "", "x again", ""]
 
 
 @pytest.mark.ground(view=TIMELINE, filled=in_order(TWEETS))

@@ -118,6 +118,8 @@ def test_steps_need_one_row_one_order_and_whole_checkpoints() -> None:
         replace(COUNTED, fold=Steps(_none, _another, every=3))
     with pytest.raises(BadDeclaration, match="already has the column number"):
         replace(COUNTED, values=("clicks", "number"))
+    with pytest.raises(BadDeclaration, match="the refusal 'why' is not among the values"):
+        replace(COUNTED, refusal="why")
 
 
 def test_other_steps_and_other_checkpoints_are_other_code(lab: Lab) -> None:

@@ -28,7 +28,7 @@ def trace_group(tracing: Tracing, own: Table) -> Trace:
         folds = [fold.folded(own, each).withColumn(STEP, F.lit(number)) for number, each in until]
         return tracing.only(_union(folds))
 
-    return Trace([TracedTable(inputs, added, added)], rows)
+    return Trace([TracedTable(inputs, added, added)], rows, refusal=group_of(tracing.compiled).refusal)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

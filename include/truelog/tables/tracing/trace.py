@@ -27,12 +27,14 @@ class TracedTable:
 class Trace:
     """The tables behind a row, and a function from steps to the states of the row after each of them.
 
-    `refused` has the place of each event that changes nothing, because its thing has another owner.
+    `refused` has the place of each event that changes nothing, because its thing has another owner. `refusal` names the
+    column of a row that says why the last event changed nothing.
     """
 
     tables: Sequence[TracedTable]
     rows: Callable[[EventSteps], DataFrame]
     refused: DataFrame | None = None  # with the columns PLACE and REASON
+    refusal: str | None = None
 
 
 class Tracing(Protocol):
