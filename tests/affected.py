@@ -38,6 +38,7 @@ LOADS = {
     "include/truelog/services/registry.py": tuple(sorted(str(each.relative_to(PROJECT)) for each in _DECLARED)),
     "include/truelog/spark/submit.py": ("include/truelog/spark/spark-log4j2.properties",),
     "include/truelog/measures/registry.py": ("include/truelog/measures/*.sql",),
+    "include/truelog/tables/staging/local_task.py": ("include/truelog/tables/staging/LocalTask.java",),
     "include/truelog/text/characters.py": ("include/truelog/text/characters.txt",),
     "include/truelog/text/functions.py": ("include/truelog/text/words.sql",),
     "include/truelog/storage/migration.py": ("include/truelog/storage/sql/",),

@@ -80,9 +80,11 @@ def _with_texts(answer: dict[str, Any]) -> dict[str, Any]:
     if "events" not in answer:
         return answer
     rows = {name: list(map(row_texts, answer[name])) for name in ("streamed", "rebuilt")}
-    return (
-        answer | rows | {"events": [each | {"rows": list(map(row_texts, each["rows"]))} for each in answer["events"]]}
-    )
+    events = [
+        {name: each[name] for name in each if name != "adds"} | {"rows": list(map(row_texts, each["rows"]))}
+        for each in answer["events"]
+    ]
+    return answer | rows | {"events": events}
 
 
 def _runs(question: Question) -> dict[str, Any]:

@@ -18,13 +18,15 @@ from truelog.text.revised_text import CODE_POINTS, UTF16
 
 # Every edit of a document as it was sent, in the order of partition and offset.
 HISTORY = """
-SELECT document_id, partition, "offset", edited_at, author_id, base_revision, unit, position, removed, inserted
+SELECT document_id, partition, "offset", event_id, edited_at, author_id,
+    base_revision, unit, position, removed, inserted
 FROM {inputs}
 """
 
 # The last edits of each document as they changed its text, with a row for each step of an edit.
 RECENT_EDITS = """
-SELECT d.document_id, e.revision, c.step, e.partition, e."offset", e.edited_at, e.author_id, e.base_revision,
+SELECT d.document_id, e.revision, c.step, e.partition, e."offset", e.event_id,
+    e.edited_at, e.author_id, e.base_revision,
     nullif(d.recent_refusals[(e.revision - d.edits)::int + cardinality(d.recent_refusals)], '') AS refused,
     c.place AS position, greatest(-c.size, 0) AS removed,
     c.utf16_place AS utf16_position, greatest(-c.utf16_size, 0) AS utf16_removed,
@@ -32,7 +34,7 @@ SELECT d.document_id, e.revision, c.step, e.partition, e."offset", e.edited_at, 
 FROM {{view}} AS d CROSS JOIN LATERAL (
     SELECT i.*, d.edits + 1 - row_number() OVER (ORDER BY i.partition DESC, i."offset" DESC) AS revision
     FROM (
-        SELECT topic, partition, "offset", edited_at, author_id, base_revision, inserted
+        SELECT topic, partition, "offset", event_id, edited_at, author_id, base_revision, inserted
         FROM {{inputs}} AS i WHERE i.document_id = d.document_id
         ORDER BY i.document_id DESC, i.topic DESC, i.partition DESC, i."offset" DESC LIMIT {every}
     ) AS i
@@ -134,7 +136,7 @@ def transform(document_edit: DataFrame) -> DataFrame:
     inserted = F.coalesce("inserted", F.lit("")).alias("inserted")
     at = F.col("event_time").alias("edited_at")
     known = document_edit.where(unit.isin(CODE_POINTS, UTF16))
-    sent = ("document_id", "author_id", "base_revision", "position", "removed")
+    sent = ("document_id", "event_id", "author_id", "base_revision", "position", "removed")
     return known.select(*sent, unit.alias("unit"), inserted, at)
 
 
@@ -148,7 +150,7 @@ def document(every: int, longest: int) -> Group:
         reads=("document_edit",),
         transform=transform,
         by=("document_id",),
-        inputs=("author_id", "base_revision", "position", "removed", "unit", "inserted", "edited_at"),
+        inputs=("event_id", "author_id", "base_revision", "position", "removed", "unit", "inserted", "edited_at"),
         fold=Steps(revised_text.initial, revised_text.step(every, longest), every),
         key=("document_id",),
         values=tuple(name for name in OF_DOCUMENT if name != "document_id"),

@@ -1,7 +1,8 @@
 """Rate limits: for each address, the policy and the block that are in force.
 
 The last event in the order of the log counts, whatever its time says, so that a wrong clock cannot make a decision
-permanent. An incomplete policy changes nothing. Whether a block has ended depends on the time of the question.
+permanent. An incomplete policy changes nothing, and an event that was sent again within an hour counts once, so that an
+old decision does not come back. Whether a block has ended depends on the time of the question.
 """
 
 from pyspark.sql import DataFrame
@@ -41,6 +42,8 @@ VIEW = View(
     transform=transform,
     key=("address",),
     measures={"policy": Latest(), "block": Latest()},
+    dedupe="1 hour",
+    version=2,
     columns={
         "address": "IPv4 or IPv6 address, or `all` for every address without its own policy",
         "max_requests": "requests that the address may make in a window; NULL if it has no policy of its own",

@@ -245,7 +245,8 @@ class RealPath:
     def _stream(self, compiled: CompiledView) -> None:
         """Apply each cut as a small batch or as a large one, at random. A late view applies two of them at once."""
         applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)
-        repeated = RepeatedPlans(self._small_session, self.settings, self.folder / "views" / compiled.own.name)
+        folders = self.folder / "views" / compiled.own.name, self.folder / "disk" / compiled.own.name
+        repeated = RepeatedPlans(self._small_session, self.settings, *folders)
         drawn, begin = Random(compiled.name), 0
         while begin < CUTS:
             cuts = range(begin, min(begin + (2 if drawn.random() < 0.4 else 1), CUTS))

@@ -41,7 +41,9 @@ VIEW = View(
 '''
 TABLES = """
 CREATE VIEW views.judged AS SELECT * FROM (VALUES ('x', 1::numeric), ('y', 2), (NULL, 3)) AS v (a, n);
-CREATE TABLE recon.judged_v1_diff (a text, key_json jsonb, streamed jsonb, rebuilt jsonb, reconciliation bigint);
+CREATE TABLE recon.judged_v1_diff (
+    a text, _key_json jsonb, _streamed jsonb, _rebuilt jsonb, _reconciliation bigint
+);
 """
 GONE = """
 DROP VIEW views.judged;

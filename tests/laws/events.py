@@ -258,3 +258,11 @@ def _cut(drawn: list[tuple[tuple[str, int, bytes | None], int, int]]) -> list[Re
         reached[topic, partition] = cut + step, second + seconds
         records.append(Record(topic, partition, encoded, *reached[topic, partition]))
     return records
+
+
+def of_case(number: int, record: Record) -> Record:
+    """A rule has a name of its own, and judges the whole log: its own positions would name partitions of one case."""
+    value = rule_of_case(number, record.value)
+    if record.topic in ("rule", "stored_search"):
+        value = json.dumps(json.loads(value or b"") | {"begins": "{}"}).encode()
+    return replace(record, value=value)

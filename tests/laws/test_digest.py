@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 from tests.beds.lab import Lab, cases
+from tests.laws.events import of_case
 from tests.laws.views import BY_SHAPE, VIEWS
 from truelog import Group, Join
 from truelog.tables import table_hash
@@ -13,7 +14,9 @@ from truelog.tables import table_hash
 
 @pytest.mark.parametrize("name", BY_SHAPE)
 def test_both_engines_compute_the_same_hashes(lab: Lab, name: str) -> None:
-    _, in_database, in_spark = lab.digests(name, VIEWS[name], cases(lab.types, VIEWS[name].reads))
+    drawn = enumerate(cases(lab.types, VIEWS[name].reads))
+    logs = [[of_case(number, each) for each in log] for number, log in drawn]
+    _, in_database, in_spark = lab.digests(name, VIEWS[name], logs)
 
     least = 10 if isinstance(VIEWS[name], Group | Join) else table_hash.BUCKETS / 2
     assert table_hash.count_rows(in_database) > len(in_database) > least

@@ -77,7 +77,7 @@ _REFUSED = {
     "an invalid pattern": (
         # The offset keeps Spark from compiling both patterns when it plans.
         starting(f"rlike('a', concat({_PATTERN}, left(CAST(offset AS STRING), 0)))"),
-        "Unclosed group",
+        "INVALID_PARAMETER_VALUE.PATTERN",
     ),
     "an invalid format": (
         starting("format_string(CASE WHEN offset = 7 THEN '%q' ELSE 'a' END, offset)"),

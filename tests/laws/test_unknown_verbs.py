@@ -14,7 +14,7 @@ import pytest
 from pydantic import create_model
 
 from tests.beds.lab import Lab
-from tests.laws.events import Record, log, rule_of_case
+from tests.laws.events import Record, log, of_case
 from tests.views.examples import Relations
 from tests.views.ways import Reader
 from truelog.schema.event import Event, EventType, load_events
@@ -48,18 +48,11 @@ def opened(event_type: EventType) -> EventType:
     return replace(event_type, model=model, required=())
 
 
-def of_case(number: int, record: Record) -> Record:
-    """A rule has a name of its own, and judges the whole log: its own positions would name partitions of one case."""
-    value = rule_of_case(number, record.value)
-    if record.topic in ("rule", "stored_search"):
-        value = json.dumps(json.loads(value or b"") | {"begins": "{}"}).encode()
-    return replace(record, value=value)
-
-
 def misspelt(record: Record, chosen: Random) -> Record:
     fields = json.loads(record.value or b"")
     known = {verb for field in CLOSED[record.topic].fields for verb in field.values}
     fields["verb"] = chosen.choice(sorted({slip(fields["verb"]) for slip in SLIPS} - known))
+    fields["event_id"] = f"misspelt {chosen.getrandbits(64):x}"  # or a good event with this id would be its copy
     return replace(record, value=json.dumps(fields).encode())
 
 

@@ -52,7 +52,7 @@ def declare(soak: Soak) -> None:
 
 
 def watch(soak: Soak) -> None:
-    """Set rules and a search, after ending those that are set. The last comparison covers what they find."""
+    """End the rules and the search of the last time, and set them again. The last comparison covers what they find."""
     if soak.watches:
         for words in (*(("patterns", "retire", rule) for rule in RULES), ("searches", "retire", "liked")):
             assert answer(*words)["in_log"]

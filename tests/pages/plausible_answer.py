@@ -20,6 +20,7 @@ ANSWER: dict[str, Any] = {
     "streamed": [ROW | {"views": MANY}],
     "rebuilt": [ROW | {"views": 2}],
     "total": 7,
+    "refused": 1,
     "earlier": f"{TOPIC}:0:1",
     "events": [
         MARK | {"number": 6 + n, "offset": n + 1, "broker_time": f"2026-11-24 10:00:0{n + 2}+00:00", "rows": rows}

@@ -35,6 +35,7 @@ from truelog.services.ticks import service as ticks
 from truelog.support import timestamps
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
+from truelog.views import catalogue
 
 log = logging.getLogger("truelog.scene")
 
@@ -326,7 +327,8 @@ def test_a_batch_only_view_is_proved_from_the_raw_log(world: World, oncall: Airf
     [(built,)] = world.ask(PAIRS)
     buy(short, "bob", "lamp", "rug", "vase")
     assert world.ask(PAIRS) == [(built,)]
-    world.ask("UPDATE batch.also_bought_v2 SET customers = 7 WHERE product = 'lamp' AND also = 'rug' RETURNING 1")
+    table = f"batch.{BATCH_ONLY}_v{catalogue.load_view(BATCH_ONLY).version}"
+    world.ask(f"UPDATE {table} SET customers = 7 WHERE product = 'lamp' AND also = 'rug' RETURNING 1")
     run = oncall.trigger("reconcile", views=[BATCH_ONLY], from_raw=True, repair=True)
     oncall.wait_for_run("reconcile", run)
     assert outcomes(world, run)[BATCH_ONLY][:3] == ("EQUAL", 0, 1)  # one row, although the log has another buyer

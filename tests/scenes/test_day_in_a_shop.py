@@ -199,7 +199,7 @@ def test_people_edit_a_document_as_its_page_says(
     assert "\n".join(steps) in (PROJECT / "docs" / "documents.md").read_text()
     assert len(steps) == 3
     assert shown == "True Hi \U0001f600 dear all"
-    assert refused == "it was made on revision 9, but the document is at 3"
+    assert refused == "its position or its end is within a surrogate pair"
 
 
 def test_the_lag_of_every_reader_is_known(shop: Shop) -> None:

@@ -58,7 +58,7 @@ class NaiveDocument:
     def _in_code_points(self, edit: dict[str, Any]) -> Edit | None:
         """The edit in the text as it is now, or None if it is refused."""
         is_utf16, base = edit["unit"] == "utf16", edit["base_revision"]
-        if base is not None and not self.revision - self.every <= base <= self.revision:
+        if base is not None and base < self.revision - self.every:
             return None
         moved = edit_at(edit["position"], edit["removed"], edit["inserted"] or "")
         for each in self.made if base is not None else ():

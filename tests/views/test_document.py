@@ -123,18 +123,21 @@ def test_concurrent_edits_do_what_their_authors_meant(rows: Rows, expected: str)
 
 LATE = [edited(0, "-", base=n) for n in range(12)]
 CUT = [edited(0, "abcdefghij"), *(edited(n, ".", base=1) for n in range(1, 10)), edited(0, None, 10, base=1)]
+BESIDE = [edited(n, ".", base=1) for n in range(1, 9)]  # the last range of the removal is beyond the end
+CUT_BEYOND = [edited(0, "abcdefgh"), *BESIDE, edited(0, None, 1), edited(0, None, 100, base=1)]
 PAIR = [edited(0, f"a{EMOJI}b"), edited(2, "x", base=1, unit="utf16")]
 REFUSED = {
-    "future": ([*typed("ab"), edited(0, "c", base=3)], "ab", "it was made on revision 3, but the document is at 2"),
     "old": (
         [*LATE, edited(0, "c", base=1)],
         "-" * 12,
         "it was made on revision 1, but an edit may be at most 10 behind, and the document is at 12",
     ),
     "cut": (CUT, "a.b.c.d.e.f.g.h.i.j", "other edits cut what it removes into more than 8 parts"),
+    "cut beyond the end": (CUT_BEYOND, ".b.c.d.e.f.g.h.", "other edits cut what it removes into more than 8 parts"),
     "split": (PAIR, f"a{EMOJI}b", "its position or its end is within a surrogate pair"),
     "long": ([edited(0, "a" * 40), edited(0, "b", base=1)], "a" * 40, "the text would have more than 40 characters"),
     "applied": ([*LATE, edited(0, "c", base=2)], "-" * 10 + "c" + "-" * 2, None),
+    "applied on a later revision": ([*typed("ab"), edited(0, "c", base=3)], "cab", None),
 }
 
 
@@ -255,9 +258,11 @@ def typed_at_once(chosen: Random) -> Iterator[list[Record]]:
         text = known.texts[base]
         position = chosen.randint(0, len(text))
         inserted = "".join(chosen.choices(f"ab{EMOJI}\u0301", k=chosen.randint(0, 4)))
-        removed = min(chosen.choice((0, 0, 1, 2, 9)), len(text) - position)
+        removed = chosen.choice((0, 0, 1, 2, 9))
         edit = {"position": position, "removed": removed, "inserted": inserted, "base_revision": base, "unit": None}
-        in_units = {"position": units(text[:position]), "removed": units(text[position : position + removed])}
+        beyond = max(position + removed - len(text), 0)
+        gone = units(text[position : position + removed]) + beyond
+        in_units = {"position": units(text[:position]), "removed": gone}
         known.add(edit)
         cut += chosen.random() < 0.1
         for log, fields in zip(logs, ({}, chosen.choice(({}, in_units | {"unit": "utf16"}))), strict=True):

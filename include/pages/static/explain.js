@@ -133,7 +133,7 @@ function asked({ cost, run, answered, last_seconds: last, as_of: now }, start) {
 
 function explained(answer, answered, question, now) {
   const by = h("p", { class: "quiet" }, "Explained ", ago(answered.finished_at, now), ` for ${seen(answered.doer)}.`);
-  if (answer.refused) return [h("p", { class: "means" }, sentence(seen(answer.refused))), by];
+  if (!answer.events) return [h("p", { class: "means" }, sentence(seen(answer.refused))), by];
   const { events, total, cost } = answer;
   return [
     h(

@@ -25,7 +25,7 @@ ARCHIVE, STREAM = "archive", "stream"
 RUNNING, STOPPED = "running", "stopped"
 
 # The files that a process cannot read again while it is running.
-_LIBRARY = ("include/truelog/**/*.py", "include/rules/*.py", "requirements.txt")
+_LIBRARY = ("include/truelog/**/*.py", "include/truelog/**/*.java", "include/rules/*.py", "requirements.txt")
 
 
 class Diagnosis(StrEnum):

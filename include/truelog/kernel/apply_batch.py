@@ -114,4 +114,8 @@ class BatchApplier:
             chosen = BatchPlans(plans.spark, self.settings) if excluded else plans
             return kinds.stage_batch(connection, unexpired, chosen, counted), excluded
 
-        return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
+        try:
+            return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
+        finally:
+            if repeated:
+                repeated.forget_rows()

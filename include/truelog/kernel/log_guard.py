@@ -49,7 +49,7 @@ class LogGuard:
     def is_proved(self, taken: Epochs | None, read: Positions) -> bool:
         """Whether these are still the topics, under the same leaders. If not, each view finds out about its own topics.
 
-        Records that were read before this moment are proved for every view and for as long as they are kept.
+        Records that were read before this moment are proved for every view that applies this batch.
         """
         try:
             if taken is not None:

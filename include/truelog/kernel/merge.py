@@ -66,12 +66,10 @@ class Merge:
         end = self.end.only(compiled.view.reads)
         return sum(each.end - each.start for each in self.begin.only(compiled.view.reads).ranges_to(end))
 
-    def causes(self, compiled: CompiledView) -> list[Range]:
-        """The records that alone can have changed rows. None if they are many, or a tick may have let rows expire."""
+    def few_records(self, compiled: CompiledView) -> list[Range]:
+        """The records of the merge, or none if they are many."""
         ranges = self.begin.only(compiled.view.topics).ranges_to(self.end.only(compiled.view.topics))
-        expired = any(each.topic == clock.TOPIC for each in ranges) and compiled.view.reads_clock
-        few = sum(each.end - each.start for each in ranges) <= _FEW
-        return ranges if few and not expired else []
+        return ranges if sum(each.end - each.start for each in ranges) <= _FEW else []
 
 
 def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: lease.Holder | None = None) -> None:
@@ -103,7 +101,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         now = stored_clock(connection, compiled, merge.end)
         drop_expired(connection, compiled, "state", merge.end, now)  # 6
         advance(connection, compiled, merge)  # 7
-        outbox.record_changes(connection, compiled, merge.causes(compiled))  # 8
+        outbox.record_changes(connection, compiled, _causes(connection, compiled, merge, now))  # 8
         stage.clear(connection, compiled, merge.staged)
         tally(connection, compiled, merge, now)  # 9
         if merge.excluded:
@@ -221,6 +219,12 @@ def require_erased(connection: Connection, compiled: CompiledView, merge: Merge)
             f"{compiled.name}: records were read before erasure {missed[0]}, which may cover some of them. They must "
             "be read again from the archive."
         )
+
+
+def _causes(connection: Connection, compiled: CompiledView, merge: Merge, now: datetime | None) -> list[Range]:
+    """The records that alone can have changed rows. There are none if they are many, or rows may have expired."""
+    found = merge.few_records(compiled) if compiled.view.publish else []
+    return found if found and stored_clock(connection, compiled, merge.begin) == now else []
 
 
 def stored_clock(connection: Connection, compiled: CompiledView, end: Positions) -> datetime | None:

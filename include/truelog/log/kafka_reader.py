@@ -1,11 +1,12 @@
 """The committed records of one partition, read for the audit with a plain Kafka client, independently of Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from truelog.log.positions import Range
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
@@ -18,8 +19,16 @@ _headers = methodcaller("headers")
 
 def messages(settings: Settings, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
     """Every record in [begin, end) that the broker still has, in order."""
-    position = begin
-    consumer = Consumer(
+    consumer = open_reader(settings)
+    try:
+        yield from read_range(consumer, Range(topic, partition, begin, end), lambda: _TIMEOUT_SECONDS)
+    finally:
+        consumer.close()
+
+
+def open_reader(settings: Settings, **more: Any) -> Consumer:
+    """A client that reads committed records. The caller closes it."""
+    return Consumer(
         {
             **settings.kafka(KafkaUser.READER),
             "group.id": "truelog-audit",
@@ -27,24 +36,34 @@ def messages(settings: Settings, topic: str, partition: int, begin: int, end: in
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
+            **more,
         }
     )
-    try:
-        consumer.assign([TopicPartition(topic, partition, begin)])
-        while position < end:
-            message = consumer.poll(_TIMEOUT_SECONDS)
-            if message is None:
-                raise ServiceDown(f"Kafka returned no record of {topic} {partition} within {_TIMEOUT_SECONDS} s")
-            error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                return
-            if error is not None:
-                raise KafkaException(error)
-            position = (message.offset() or 0) + 1
-            if position <= end:
-                yield message
-    finally:
-        consumer.close()
+
+
+def read_range(consumer: Consumer, wanted: Range, wait: Callable[[], float]) -> Iterator[Message]:
+    """Every record of a range that the broker still has, in order. `wait` says how many seconds the next may take.
+
+    Raises:
+        ServiceDown: Kafka returned no record in time.
+        KafkaException: Kafka refused the range.
+    """
+    consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+    position = wanted.start
+    while position < wanted.end:
+        seconds = wait()
+        message = consumer.poll(seconds)
+        if message is None:
+            where = f"{wanted.topic} {wanted.partition}"
+            raise ServiceDown(f"Kafka returned no record of {where} within {seconds:.3g} s")
+        error = message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            return
+        if error is not None:
+            raise KafkaException(error)
+        position = (message.offset() or 0) + 1
+        if position <= wanted.end:
+            yield message
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:

@@ -10,18 +10,18 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
-from truelog.log.kafka_reader import headers_of
+from truelog.log.kafka_reader import headers_of, open_reader, read_range
 from truelog.log.positions import Range
 from truelog.relay import trace
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import KafkaUser, Settings
+from truelog.support.settings import Settings
 
-_RECENT = timedelta(minutes=1)
+_RECENT = timedelta(seconds=3)  # or else rows could be so late for their traces
 _SECONDS = 2.0  # for one partition
+_QUICK = {"fetch.wait.max.ms": 10, "log_level": 0}
 _PAUSE_SECONDS = 60.0  # after a failure, during which no trace is read
 
 log = logging.getLogger(__name__)
@@ -61,29 +61,8 @@ class StepTraces:
 
     def _traces(self, wanted: Range) -> Iterator[str | None]:
         """The trace of each record of a range, which may have offsets without records."""
-        consumer = self._consumer = self._consumer or Consumer(_configuration(self._settings))
-        consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-        until, position = time.monotonic() + _SECONDS, wanted.start
-        while position < wanted.end:
-            message = consumer.poll(max(0.0, until - time.monotonic()))
-            if message is None:
-                raise ServiceDown(f"no record of {wanted.topic} {wanted.partition} within {_SECONDS:g} s")
-            if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            position = wanted.end if error is not None else (message.offset() or 0) + 1
-            if error is None and position <= wanted.end:
-                yield trace.of_record(headers_of(message))
+        consumer = self._consumer = self._consumer or open_reader(self._settings, **_QUICK)
+        until = time.monotonic() + _SECONDS
+        for message in read_range(consumer, wanted, lambda: max(0.0, until - time.monotonic())):
+            yield trace.of_record(headers_of(message))
         consumer.unassign()  # or else the client would fetch on
-
-
-def _configuration(settings: Settings) -> dict[str, Any]:
-    return {
-        **settings.kafka(KafkaUser.READER),
-        "group.id": "truelog-audit",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "error",
-        "fetch.wait.max.ms": 10,
-        "log_level": 0,
-    }

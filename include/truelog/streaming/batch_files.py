@@ -5,6 +5,7 @@ decoded by Spark's tasks, and each view plans how to stage it. So is every batch
 read the driver's files.
 """
 
+import os
 import shutil
 import threading
 import uuid
@@ -19,6 +20,7 @@ from truelog.log.positions import Range
 from truelog.log.records import RECORDS_PER_TASK, Columns
 from truelog.schema.event import EventTypes
 from truelog.spark.class_archive import is_local
+from truelog.spark.scratch import process_folder
 from truelog.spark.session import small_session
 from truelog.support.settings import KafkaUser, Settings
 from truelog.tables.compiled_view import CompiledView
@@ -32,8 +34,8 @@ class BatchFiles:
 
     def __init__(self, settings: Settings, spark: SparkSession, folder: Path) -> None:
         self.settings, self.folder, self.is_local = settings, folder, is_local(settings)
-        self.spark = small_session(spark)
-        self.slots = threading.Semaphore(spark.sparkContext.defaultParallelism)  # plans that run at the same time
+        self.spark, self.disk = small_session(spark), process_folder(settings) / "views"
+        self.slots = threading.Semaphore(os.cpu_count() or 1)  # plans that run at the same time
 
     def are_for(self, ranges: Sequence[Range]) -> bool:
         """Whether a batch of these ranges of the log is small: one task could decode it."""
@@ -61,5 +63,6 @@ class BatchFiles:
 
     def plans_of(self, compiled: CompiledView) -> RepeatedPlans:
         """Plans for small batches, for one worker of a view. A retired worker may still execute plans of its own."""
-        folder = self.folder / "views" / f"{compiled.own.name}-{uuid.uuid4().hex}"
-        return RepeatedPlans(self.spark, self.settings, folder, slots=self.slots)
+        name = f"{compiled.own.name}-{uuid.uuid4().hex}"
+        folders = self.folder / "views" / name, self.disk / name
+        return RepeatedPlans(self.spark, self.settings, *folders, slots=self.slots)

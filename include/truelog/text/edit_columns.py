@@ -37,8 +37,17 @@ def is_scattered(edit: Column) -> Column:
 
 def moved(edit: Column, place: Callable[[Column], Column]) -> Column:
     """The edit with each of its places replaced. `place` keeps their order."""
-    ranges = F.transform(edit["ranges"], lambda each: _range(place(each["start"]), place(each["end"])))
-    return _edit(place(edit["place"]), _without_empty(ranges))
+    found = _placed(edit, place)
+    return _edit(found["place"], _without_empty(found["ranges"]))
+
+
+def within(edit: Column, length: Column) -> Column:
+    """The edit within a text of this length. Too many ranges remain too many, also if some become empty."""
+
+    def place(at: Column) -> Column:
+        return F.least(at, length)
+
+    return F.when(is_scattered(edit), _placed(edit, place)).otherwise(moved(edit, place))
 
 
 def places_of(edit: Column) -> Column:
@@ -79,6 +88,11 @@ def _after_insertion(edit: Column, place: Column, size: Column) -> Column:
 
 def _after_removal(edit: Column, place: Column, size: Column) -> Column:
     return moved(edit, lambda at: at - F.least(F.greatest(at - place, F.lit(0).cast("bigint")), size))
+
+
+def _placed(edit: Column, place: Callable[[Column], Column]) -> Column:
+    ranges = F.transform(edit["ranges"], lambda each: _range(place(each["start"]), place(each["end"])))
+    return _edit(place(edit["place"]), ranges)
 
 
 def _without_empty(ranges: Column) -> Column:

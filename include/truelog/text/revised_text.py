@@ -84,7 +84,7 @@ def _transformed(document: Column, edit: Column) -> Column:
     since = F.size(F.filter(document["recent_revisions"], lambda each: each > edit["base_revision"]))
     after = with_value(since, lambda count: edit_columns.after(asked, changes(count)))
     moved = F.when(edit["base_revision"] < document["edits"], after).otherwise(asked)
-    return with_value(moved, lambda each: edit_columns.moved(each, lambda at: F.least(at, length)))
+    return with_value(moved, lambda each: edit_columns.within(each, length))
 
 
 def _is_wide(document: Column, edit: Column) -> Column:
@@ -113,14 +113,15 @@ def _splits_pair(document: Column, edit: Column, own: Column) -> Column:
 
 
 def _refusal(document: Column, edit: Column, own: Column, every: int) -> Column:
-    """Why an edit is refused, however long the text is; NULL if it is not."""
+    """Why an edit is refused, however long the text is; NULL if it is not.
+
+    An edit on a later revision is on the present one: an erased edit no longer counts as a revision.
+    """
     base, now = edit["base_revision"], document["edits"]
-    made_on = F.concat(F.lit("it was made on revision "), base.cast("string"))
-    at = F.concat(F.lit("the document is at "), now.cast("string"))
-    too_old = F.concat(made_on, F.lit(f", but an edit may be at most {every} behind, and "), at)
+    behind = F.lit(f", but an edit may be at most {every} behind, and the document is at ")
+    too_old = F.concat(F.lit("it was made on revision "), base.cast("string"), behind, now.cast("string"))
     return (
-        F.when(base > now, F.concat(made_on, F.lit(", but "), at))
-        .when(base < now - every, too_old)
+        F.when(base < now - every, too_old)
         .when(edit_columns.is_scattered(own), f"other edits cut what it removes into more than {MOST_RANGES} parts")
         .when(_splits_pair(document, edit, own), "its position or its end is within a surrogate pair")
     )

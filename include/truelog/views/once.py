@@ -9,7 +9,7 @@ from truelog.schema.names import COORDINATES
 
 
 def once(inputs: DataFrame, *by: str, order: Sequence[str] = COORDINATES) -> DataFrame:
-    """The inputs of a fold, without each one whose topic and `event_id` an earlier input of its group has.
+    """The inputs of a fold without copies: an earlier input of the same group has the same topic and `event_id`.
 
     `by` are the columns of a group, and `order` decides which input is the earlier one. The Group has `event_id` among
     its inputs, and the result has a further column, `copy`.

@@ -84,7 +84,7 @@ class View:
             raise BadDeclaration(
                 f"A view reads event types, and {outputs[0]} is an output of a view. Read the event types that this "
                 "view reads, or let an application read its output topic and send events "
-                "(docs/decisions/105-views-over-views.md)."
+                "(docs/decisions/104-views-over-views.md)."
             )
         if self.publish and self.batch_only:
             raise BadDeclaration("A batch-only view has no stream whose changes could be published. Remove `publish`.")

@@ -58,7 +58,7 @@ def test_copies_stay_out_if_another_record_of_the_batch_fails(lab: Lab, tmp_path
     small, ids = small_session(lab.spark), {"click": uuid.uuid4().hex}
     begin, end = (Positions({"click": {0: offset}}, ids) for offset in (0, 4))
     batch = EventRange(FileFrames(small, files.folder, files.schemas), begin, end, files=files)
-    plans = RepeatedPlans(small, lab.settings, tmp_path / "views" / "added")
+    plans = RepeatedPlans(small, lab.settings, tmp_path / "views" / "added", tmp_path / "disk")
     BatchApplier(lab.settings).apply(lab.connection, compiled, batch, begin, plans)
     table = sql.Identifier("state", compiled.own.name)
     assert lab.connection.execute(sql.SQL("SELECT visitor_id, clicks FROM {}").format(table)).fetchall() == [("v", 3)]

@@ -92,7 +92,7 @@ def _replace(module: Any, name: str, function: Callable[..., Any]) -> None:
 
 
 DISARM: dict[str, Callable[[], None]] = {
-    "positions": lambda: _replace(merge, "require_at", lambda *_: None),
+    "positions": lambda: _replace(merge, "require_at", lambda connection, of, _: merge.positions(connection, of)),
     "epoch": lambda: _replace(lease, "require_lease", lambda *_: None),
     "exit": lambda: _replace(lease.Lease, "hold", lambda _: None),
     "sessions": lambda: _replace(database, "session_name", lambda writer: f"zombie of {writer}"),

@@ -40,18 +40,27 @@ def deployed(lab: Lab) -> Iterator[Connection]:
         yield lab.connection
 
 
+def state_of(name: str) -> str:
+    """The table of a view as the catalogue defines it now."""
+    return f"state.{name}_v{catalogue.load_view(name).version}"
+
+
 def requested(connection: Connection, address: str | None, **panes: int) -> None:
     """Count requests in the panes that begin so many seconds before the question: `s30=2`."""
     rows = [(before(int(seconds[1:])), address, number) for seconds, number in panes.items()]
+    query = f"INSERT INTO {state_of('request_rates')} (pane, ip, requests) VALUES (%s, %s, %s)"
     with connection.cursor() as cursor:
-        cursor.executemany("INSERT INTO state.request_rates_v1 (pane, ip, requests) VALUES (%s, %s, %s)", rows)
+        cursor.executemany(query.encode(), rows)
 
 
 def limited(connection: Connection, address: str, policy: tuple[int, int] | None, block: Block | None = None) -> None:
-    connection.execute(
-        "INSERT INTO state.rate_limits_v1 (address, policy_at, policy_deleted, max_requests, window_seconds, "
+    query = (
+        f"INSERT INTO {state_of('rate_limits')} (address, policy_at, policy_deleted, max_requests, window_seconds, "
         "block_at, block_deleted, blocked_at, blocked_until, reason) "
-        "VALUES (%(address)s, 1, %(removed)s, %(most)s, %(window)s, 1, %(unblocked)s, %(at)s, %(until)s, %(reason)s)",
+        "VALUES (%(address)s, 1, %(removed)s, %(most)s, %(window)s, 1, %(unblocked)s, %(at)s, %(until)s, %(reason)s)"
+    )
+    connection.execute(
+        query.encode(),
         {
             "address": address,
             "removed": policy is None,
@@ -98,7 +107,8 @@ def test_an_answer_says_what_it_was_answered_from(deployed: Connection) -> None:
     requested(deployed, LIMITED, s30=3)
     limited(deployed, LIMITED, (3, 60))
     for view, topic in (("request_rates", "page_view"), ("rate_limits", "block")):
-        merged_to(deployed, view, Positions({topic: {0: 7}}, {topic: "an-id"}))
+        version = catalogue.load_view(view).version
+        merged_to(deployed, view, Positions({topic: {0: 7}}, {topic: "an-id"}), version)
     found = rate_limit_answer.answer(deployed, LIMITED, AT).as_dict()
     positions = found.pop("positions")
     assert positions["request_rates"]["page_view"][0] == positions["rate_limits"]["block"][0] == 7

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,15 +12,16 @@ from tests.builders.outputs import older
 from tests.deadline import until
 from tests.library.relay.published import Published, declared, publish_all
 from tests.library.relay.read_topic import records
+from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.log import topics
 from truelog.log.access import REPLAY_TRANSACTIONS
 from truelog.log.kafka_reader import headers_of
 from truelog.log.positions import Positions, Range
 from truelog.relay.step_trace import StepTraces
+from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
-from truelog.tables.compiled_view import CompiledView
 from truelog.tables.stage import NO_ROWS
 
 ONE, OTHER = (f"00-{digit * 32}-00f067aa0ba902b7-01" for digit in "45")
@@ -102,14 +102,21 @@ def test_after_a_failure_nothing_is_read_for_a_while(platform: Settings) -> None
         ({"page_view": {0: 3}}, {"page_view": {0: 4, 1: 2}}, [("page_view", 0, 3, 4), ("page_view", 1, 0, 2)]),
         ({"page_view": {0: 3}}, {"page_view": {0: 13}}, [("page_view", 0, 3, 13)]),
         ({"page_view": {0: 3}}, {"page_view": {0: 14}}, []),
-        ({"page_view": {0: 3}, "ticks": {0: 1}}, {"page_view": {0: 4}, "ticks": {0: 1}}, [("page_view", 0, 3, 4)]),
-        ({"page_view": {0: 3}, "ticks": {0: 1}}, {"page_view": {0: 4}, "ticks": {0: 2}}, []),
     ],
 )
-def test_a_merge_knows_its_records_if_they_are_few_and_no_time_has_passed(
+def test_a_merge_knows_its_records_if_they_are_few(
     begin: dict[str, dict[int, int]], end: dict[str, dict[int, int]], known: list[tuple[str, int, int, int]]
 ) -> None:
-    own = declared("expiring").own
-    expiring = CompiledView((replace(own, view=replace(own.view, keep="1 hour")),))
-    found = Merge(Positions(begin), Positions(end), NO_ROWS).causes(expiring)
+    found = Merge(Positions(begin), Positions(end), NO_ROWS).few_records(declared("few"))
     assert [(each.topic, each.partition, each.start, each.end) for each in found] == known
+
+
+@pytest.mark.parametrize(("minutes", "known"), [(0, 1), (1, 0)])
+def test_a_merge_in_which_rows_may_have_expired_does_not_know_what_changed_them(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, minutes: int, known: int
+) -> None:
+    """The clock may also move in a merge without a tick: the view reads the tick first, and then up to its ends."""
+    begin, end = (Positions({"page_view": {0: offset}}) for offset in (3, 4))
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    monkeypatch.setattr(merge, "stored_clock", lambda *_: now - timedelta(minutes=minutes))
+    assert len(merge._causes(connection, declared("expiring"), Merge(begin, end, NO_ROWS), now)) == known

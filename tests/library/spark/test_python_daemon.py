@@ -105,7 +105,7 @@ def test_a_host_without_truelog_imports_it_from_a_zip(tmp_path: Path, settings: 
 
 
 def zipped(folder: Path, name: str) -> Path:
-    """Make a zip of Truelog, with its files that are no modules, and one more module."""
+    """Make a zip of Truelog, with the files beside its modules, and one more module."""
     with ZipFile(folder / name, "w") as archive:
         archive.writestr("beside.py", "")
         for file in (PROJECT / "include" / "truelog").rglob("*"):

@@ -86,8 +86,10 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
     settings = Settings()
     named(settings, [view])
     shown = view if version is None or as_of is not None else table_name(view, version)
+    if relation is not None and (as_of is None or version is None):  # another version may present other relations
+        _require_presented(settings, view, relation)
     wanted = RowQuery(
-        relation=shown if relation is None else f"{shown}_{_presented(settings, view, relation)}",
+        relation=shown if relation is None else f"{shown}_{relation}",
         conditions=[Condition.parse(each) for each in where or ()],
         order=order,
         descending=descending,
@@ -113,15 +115,13 @@ def _query_present(settings: Settings, view: str, wanted: "RowQuery", *, is_pinn
             say(row)
 
 
-def _presented(settings: Settings, view: str, relation: str) -> str:
-    """A relation that the view presents."""
+def _require_presented(settings: Settings, view: str, relation: str) -> None:
     from truelog.tables.side_tables import relation_names
     from truelog.views import catalogue
 
     presented = relation_names(catalogue.load_view(view, settings.views_folder))
     if relation not in presented:
         raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
-    return relation
 
 
 def _query_past(

@@ -107,13 +107,17 @@ def open_log(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         BadInput: the file is in a form that is not read.
     """
     with path.open("rb") as file:
-        is_gzip = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        lines = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip else file
         with suppress(EOFError, OSError, zlib.error):  # reading the lines raises it again
-            _require_lines(path, lines.read(_HEAD))
-        lines.seek(0)
-        yield lines, file
+            _require_lines(path, _lines(file).read(_HEAD))
+        yield _lines(file), file
+
+
+def _lines(file: BinaryIO) -> BinaryIO:
+    """The lines of an open file from its beginning."""
+    file.seek(0)
+    is_gzip = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_gzip else file
 
 
 def _require_lines(path: Path, head: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Loads inputs of groups from PostgreSQL into Spark. The executors run the queries, so the driver collects no inputs.
+"""Loads inputs of groups from PostgreSQL into Spark.
+
+Executors run the queries of a large batch. The application runs those of a small one, and puts the rows into a file.
 
 If the Group has steps, the fold of a group that a batch touches continues from a seed: the newest checkpoint before the
 group's first staged input. Only the inputs after the seed are loaded then.

@@ -46,6 +46,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public class LocalTask {
     private static final AtomicLong LAST = new AtomicLong();
     private static final long BATCH_ROWS = 10000L;
+    private static final long BATCH_BYTES = 16L << 20;
 
     private final RDD rows;
     private final Partition partition;
@@ -57,6 +58,7 @@ public class LocalTask {
     public LocalTask(Object frame, String prefix) {
         Dataset planned = (Dataset) frame;
         SparkSession session = (SparkSession) planned.sparkSession();
+        scala.Option before = org.apache.spark.sql.SparkSession.getActiveSession();
         org.apache.spark.sql.SparkSession.setActiveSession(session);
         rows = reading(planned.queryExecution().executedPlan(), prefix, session.sparkContext()).execute();
         if (rows.partitions().length != 1) {
@@ -73,6 +75,11 @@ public class LocalTask {
             if (name.startsWith("spark.sql.") && !name.startsWith("spark.sql.catalog.")) {
                 properties.setProperty(name, (String) each.getValue());
             }
+        }
+        if (before.isDefined()) { // the thread also plans large batches, by another session
+            org.apache.spark.sql.SparkSession.setActiveSession((org.apache.spark.sql.SparkSession) before.get());
+        } else {
+            org.apache.spark.sql.SparkSession.clearActiveSession();
         }
     }
 
@@ -106,7 +113,7 @@ public class LocalTask {
             scala.collection.Iterator found = rows.iterator(partition, context);
             if (found.hasNext()) {
                 scala.collection.Iterator batches = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
-                    found, schema, BATCH_ROWS, Long.MAX_VALUE, conf.sessionLocalTimeZone(), true, false);
+                    found, schema, BATCH_ROWS, BATCH_BYTES, conf.sessionLocalTimeZone(), true, false);
                 while (batches.hasNext()) {
                     out.write((byte[]) batches.next());
                 }
@@ -188,7 +195,13 @@ public class LocalTask {
             FileChannel channel = FileChannel.open(Paths.get(file, new String[0]), new OpenOption[0]);
             memory = ArrowUtils$.MODULE$.rootAllocator().newChildAllocator(file, 0L, Long.MAX_VALUE);
             reader = new ArrowFileReader(channel, memory);
-            List vectors = reader.getVectorSchemaRoot().getFieldVectors();
+            List vectors;
+            try {
+                vectors = reader.getVectorSchemaRoot().getFieldVectors();
+            } catch (IOException error) { // no task knows the file yet
+                onTaskCompletion(null);
+                throw error;
+            }
             columns = new ColumnVector[vectors.size()];
             for (int i = 0; i < columns.length; i++) {
                 columns[i] = new ArrowColumnVector((FieldVector) vectors.get(i));

@@ -13,6 +13,7 @@ import pyarrow as pa
 SCANS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
 _OFF = "SELECT " + ", ".join(f"set_config('{each}', 'off', false)" for each in SCANS)
 
+_MOST_IDLE = 4  # sessions; more are needed only while many views catch up
 _idle: defaultdict[str, deque[adbc.Connection]] = defaultdict(deque)  # kept sessions of this process, by address
 
 
@@ -38,12 +39,21 @@ def kept(uri: str) -> Iterator[adbc.Connection]:
         yield session
         session.commit()
     except BaseException:
-        for each in (session, *idle):
-            with suppress(adbc.Error):
-                each.close()
-        idle.clear()
+        _close(session)
+        with suppress(IndexError):
+            while True:
+                _close(idle.pop())  # one by one, because other threads take sessions meanwhile
         raise
-    idle.append(session)
+    if len(idle) < _MOST_IDLE:
+        idle.append(session)
+    else:
+        _close(session)
+
+
+def _close(session: adbc.Connection) -> None:
+    """A broken session may fail in many ways, and the error that broke it says more."""
+    with suppress(Exception):
+        session.close()
 
 
 def select(session: adbc.Connection, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 For each job, Spark describes the plan as text, serializes it, schedules a task, deserializes the plan, and reports to
 its listeners. For some hundred events, this takes several times as long as the plan itself. A local task does with the
-partition what a task of Spark does with it, and nothing else. Each execution begins anew, as a task does. The plan
+partition what a task of Spark does with it, and nothing else. Each execution begins again, as a task does. The plan
 reads event files in Java, where a job would need a process of Python.
 
 Only a local process can do this, because the driver's environment must be that of the executors. `LocalTask.java` uses
@@ -26,7 +26,10 @@ _compiling = Lock()  # views begin at the same time
 
 
 class LocalTask:
-    """The plan of a frame, which a thread may execute again and again. The plan must remember no rows."""
+    """The plan of a frame, which a thread may execute again and again. The plan must remember no rows.
+
+    No job may use the same frame: a sort in the plan keeps its buffers, which Spark cannot send to a task.
+    """
 
     def __init__(self, frame: DataFrame) -> None:
         gateway = frame.sparkSession.sparkContext._gateway

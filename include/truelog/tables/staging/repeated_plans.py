@@ -71,9 +71,14 @@ class _Planned:
 
 @dataclass
 class RepeatedPlans(BatchPlans):
-    """The plans of one view. `folder` belongs to the view; `spark` is a session for small batches."""
+    """The plans of one view. Both folders belong to the view; `spark` is a session for small batches.
+
+    folder: links to the files of batches, which may be in memory.
+    disk: rows that were looked up or computed, which may be many.
+    """
 
     folder: Path
+    disk: Path
     _batch: EventFiles | None = None
     _events: FileFrames | None = None
     _timed: FileFrames | None = None  # the same with log times as broker times
@@ -83,7 +88,8 @@ class RepeatedPlans(BatchPlans):
 
     def events_of(self, batch: EventFiles, topics: Iterable[str]) -> FileFrames:
         """The frames of a batch's events in these topics, which are from now on what the plans read."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.folder, self.disk):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         schemas = {topic: batch.schemas[topic] for topic in topics}
         if self._events is None or self._events.schemas != schemas:  # a column was declared, or is needed only now
             self._events = FileFrames(self.spark, self.folder / "events", schemas)
@@ -117,6 +123,11 @@ class RepeatedPlans(BatchPlans):
             self._point("events", whole.folder)
             self._batch = whole
 
+    def forget_rows(self) -> None:
+        """Remove the rows of the last batch from the disk."""
+        for file in self.disk.glob("*.arrow"):
+            file.unlink()
+
     def stage(self, table: Table, states: Callable[[], DataFrame]) -> StagedRows:
         if self._batch and table.derivation is None and not self._batch.have_events(table.view.reads):
             return NO_ROWS
@@ -127,7 +138,7 @@ class RepeatedPlans(BatchPlans):
             return stage.stage_rows(states(), table, self.settings)
         try:
             with self.slots:
-                return stage.load_here(planned.task.rows(self.folder / "rows.arrow"), table, self.settings)
+                return stage.load_here(planned.task.rows(self.disk / "rows.arrow"), table, self.settings)
         except Exception as error:
             if not is_value_error(error):
                 del self._tasks[table.name]  # what the plan needs may be gone
@@ -177,8 +188,8 @@ class RepeatedPlans(BatchPlans):
     def load(self, queries: Sequence[sql.Composed], schema: StructType) -> DataFrame:
         """The rows are looked up at once, and are in a file until the next call with this schema."""
         arrow, key = to_arrow_schema(schema), schema.json()
-        file = self.folder / f"loaded-{sha256(key.encode()).hexdigest()[:16]}.arrow"
-        texts, written = [each.as_string(None) for each in queries], self.folder / "loading.arrow"
+        file = self.disk / f"loaded-{sha256(key.encode()).hexdigest()[:16]}.arrow"
+        texts, written = [each.as_string(None) for each in queries], self.disk / "loading.arrow"
         with pa.OSFile(str(written), "wb") as sink, pa.ipc.new_file(sink, arrow) as writer:
             for batch in adbc_sessions.select_each(self.settings.staging_uri(), texts, arrow):
                 writer.write_batch(batch)

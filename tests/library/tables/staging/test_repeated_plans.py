@@ -44,7 +44,7 @@ def compiled(lab: Lab) -> CompiledView:
 
 @pytest.fixture
 def plans(lab: Lab, tmp_path: Path) -> RepeatedPlans:
-    return RepeatedPlans(small_session(lab.spark), lab.settings, tmp_path / "views" / "counted")
+    return RepeatedPlans(small_session(lab.spark), lab.settings, tmp_path / "views" / "counted", tmp_path / "disk")
 
 
 def batch(folder: Path, *urls: str, schema: pa.Schema = SCHEMA) -> EventFiles:

@@ -1,7 +1,8 @@
 """Cursors: where a walk over pages continues, and the state of the view in which it began.
 
 A walk shows one state of the view. If the view has changed since the page before, the next page is refused, unless the
-client allows that with `moving`. A cursor is a keyset: the place of the last row, never a number of rows.
+client allows that with `moving`. A cursor is a keyset: the place of the last row. It is a number of rows only in an
+answer about the past, which does not change.
 """
 
 import base64
