@@ -7,7 +7,7 @@ import threading
 
 from truelog.control.lease import LEASE_LOST
 from truelog.support.errors import Fenced
-from truelog.support.process import quick_imports
+from truelog.support.process import quick_imports, show_stacks_on_signal
 from truelog.support.settings import Settings
 
 
@@ -17,6 +17,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     stop = threading.Event()
+    show_stacks_on_signal()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         run_archive(Settings(), stop)

@@ -64,6 +64,7 @@ VIEW = Group(
     key=("symbol", "hour"),
     values=("rise", "rise_from", "rise_at", "fall", "fall_from", "fall_at", "trades"),
     most=20_000,
+    publish=True,  # for notifications of large moves
     present={"large": LARGE},
     checks=("rise >= 0", "fall >= 0", "trades > 0"),
     meanings={

@@ -81,6 +81,7 @@ VIEW = Group(
     key=("sensor_id", "hour", "number"),
     values=("started_at", "ended_at", "readings", "worst", "machine_id", "is_first", "is_last"),
     most=10_000,
+    publish=True,  # for notifications of runs
     present={"runs": RUNS, "machines": MACHINES},
     checks=("readings > 0", "worst > 0", "ended_at >= started_at"),
     meanings={

@@ -59,6 +59,7 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.staging import event_files
 from truelog.tables.staging.event_files import EventFiles, FileFrames
 from truelog.tables.staging.repeated_plans import RepeatedPlans
+from truelog.views.patterns import Patterns
 from truelog.views.view import View
 
 CUTS = 3
@@ -181,7 +182,7 @@ class RealPath:
         case = F.expr(f"CAST(offset % {_CUT} DIV {_CASE} AS INT)")
 
         plain = replace(with_case(view, case), present={}, columns={}, meanings={})
-        if view.keep:
+        if view.keep and not isinstance(view, Patterns):  # rules need more time
             plain = replace(plain, keep=KEEP)
         if view.dedupe:
             plain = replace(plain, dedupe=DEDUPE)

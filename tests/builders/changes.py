@@ -1,15 +1,17 @@
 """Records as Debezium writes them to the topic of a captured table."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from truelog.schema.change import OPERATIONS
+from truelog.schema.change import OPERATIONS, SNAPSHOT_END
 from truelog.support import timestamps
 
 _LETTERS = {name: letter for letter, name in OPERATIONS.items()}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COLUMNS = ("id", "name", "email", "city", "credit", "is_active", "since")
 
 
 def change(
@@ -22,9 +24,15 @@ def change(
     snapshot: str = "false",
     before: Mapping[str, Any] | None = None,
     at: datetime = datetime(2026, 3, 1, tzinfo=UTC),
+    dropped: tuple[str, ...] = (),
 ) -> bytes:
-    """A change of a row. `commit` is the place of the commit before the change's own, and `lsn` that of the change."""
+    """A change of a row. `commit` is the place of the commit before the change's own, and `lsn` that of the change.
+
+    The table of customers has no longer the `dropped` columns. Each column that `row` lacks is NULL.
+    """
     is_deletion = operation == "deleted"
+    if row is not None:
+        row = {name: value for name, value in (dict.fromkeys(_COLUMNS) | dict(row)).items() if name not in dropped}
     record = {
         "before": row if is_deletion else before,
         "after": None if is_deletion else row,
@@ -39,3 +47,13 @@ def change(
         "op": _LETTERS[operation],
     }
     return json.dumps(record, default=timestamps.to_text).encode()
+
+
+def ended(
+    *, epoch: int = 1, began: int = 0, rows: int = 0, table: str = "customers", of_epoch: int | None = None
+) -> bytes:
+    """The end of a snapshot of a table, as the connector of the customers of an epoch captures it."""
+    content = json.dumps({"epoch": epoch if of_epoch is None else of_epoch, "rows": rows, "began": began})
+    record = json.loads(change("heartbeat", lsn=began + 1, epoch=epoch))
+    message = {"prefix": f"{SNAPSHOT_END}{table}", "content": b64encode(content.encode()).decode()}
+    return json.dumps(record | {"message": message}).encode()

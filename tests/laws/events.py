@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from tests.builders.changes import change
+from tests.builders.changes import change, ended
 from truelog.schema.change import OPERATIONS, Change
 from truelog.schema.event import EventType
 from truelog.schema.field import Field
@@ -40,6 +40,7 @@ _TEXTS: tuple[str, ...] = (
 )
 LONG = tuple(Random(3).randbytes(4_000).hex()[:n] for n in (2_500, 8_000))  # longer than an index accepts
 _TEXTS += LONG
+_ENDS = 0.05  # the share of a captured table's records that are the end of a snapshot
 _COMPLETED = 0.9  # the share of events that get what their verb requires
 IDS = ("a", "a\x00", "a\u2400")  # few, so that events often refer to another event's id
 _OF_ONE = tuple(f"id {number}" for number in range(60))  # many, so that few events of a log are copies
@@ -124,6 +125,8 @@ def event(event_type: EventType) -> Draw:
 def _change(fields: dict[str, Any], chosen: Random) -> bytes:
     """A change of a captured table: few places, which repeat, and two epochs."""
     row = {name: value for name, value in fields.items() if name not in Change.model_fields}
+    if chosen.random() < _ENDS:
+        return ended(epoch=chosen.randint(1, 2), began=chosen.randint(0, 9))
     operation = fields["source_operation"] if fields["source_operation"] in OPERATIONS.values() else "read"
     return change(
         operation,

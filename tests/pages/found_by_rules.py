@@ -17,18 +17,19 @@ from truelog.support.settings import PROJECT
 
 RULE, SEARCH = "payments_from_another_country", "outages"
 _TABLES = """
-CREATE TABLE state.matches_v1_rules (topic text, partition int, "offset" bigint, logged_at bigint, rule text, verb text,
+CREATE TABLE state.matches_v2_rules (topic text, partition int, "offset" bigint, logged_at bigint, rule text, verb text,
     definition text, begins text);
 CREATE TABLE state.search_hits_v2_searches (topic text, partition int, "offset" bigint, logged_at bigint, search text,
     verb text, definition text, begins text);
-CREATE TABLE state.matches_v1 (entity_id text, entity text, match_id text, rule text, rule_version int, outcome text,
-    first_time timestamptz, last_time timestamptz, settled_after timestamptz, events text, shown text);
+CREATE TABLE state.matches_v2 (entity_id text, entity text, span_end timestamptz, match_id text, rule text,
+    rule_version int, outcome text, first_time timestamptz, last_time timestamptz, settled_after timestamptz,
+    events text, shown text);
 CREATE TABLE state.search_hits_v2 (document text, logged_at timestamptz, search text, search_version int,
     event_type text, event_time timestamptz, snippet text)
 """
-_GONE = "DROP TABLE state.matches_v1_rules, state.search_hits_v2_searches, state.matches_v1, state.search_hits_v2"
+_GONE = "DROP TABLE state.matches_v2_rules, state.search_hits_v2_searches, state.matches_v2, state.search_hits_v2"
 _RECORD = "INSERT INTO {} VALUES ('rule', 0, %s, %s, %s, 'set', %s, '{{}}')"
-_MATCH = "INSERT INTO state.matches_v1 VALUES (%s, 'customer', %s, %s, 2, %s, %s, %s, %s, %s, %s)"
+_MATCH = "INSERT INTO state.matches_v2 VALUES (%s, 'customer', '2026-01-01', %s, %s, 2, %s, %s, %s, %s, %s, %s)"
 _HIT = "INSERT INTO state.search_hits_v2 VALUES (%s, %s, %s, 1, 'tweet', %s, %s)"
 
 
@@ -36,7 +37,7 @@ _HIT = "INSERT INTO state.search_hits_v2 VALUES (%s, %s, %s, 1, 'tweet', %s, %s)
 def found_by_rules(connection: Connection, folder: Path) -> Iterator[None]:
     """A rule with two versions and ten matches, a search with three hits, and a search that found nothing."""
     copy_views(folder, MATCHES, HITS)
-    for view, version in ((MATCHES, 1), (HITS, 2)):
+    for view, version in ((MATCHES, 2), (HITS, 2)):
         a_view(connection, view, version)
     for statement in _TABLES.strip().split(";\n"):
         connection.execute(statement.encode())
@@ -57,7 +58,7 @@ def _fill(connection: Connection) -> None:
     changed = document | {"within": "5 minutes"}
     for offset, each in enumerate((document, changed)):
         record = (offset, _micros(now - timedelta(hours=9 - offset)), RULE, json.dumps(each))
-        connection.execute(_RECORD.format("state.matches_v1_rules").encode(), record)
+        connection.execute(_RECORD.format("state.matches_v2_rules").encode(), record)
     for offset, (search, query) in enumerate(((SEARCH, "power outage"), ("nothing", "zebra"))):
         record = (offset, _micros(now - timedelta(hours=9)), search, definition("tweet", query))
         connection.execute(_RECORD.format("state.search_hits_v2_searches").encode(), record)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import psycopg
 
 from tests.deadline import deadline, until
@@ -81,7 +82,29 @@ class Application:
                 )
             raise ServiceDown(f"{self.name}: {what} did not happen:\n{self.tail()}")
 
-        until(met, seconds, f"{self.name}: {what}")
+        try:
+            until(met, seconds, f"{self.name}: {what}")
+        except ServiceDown as late:
+            raise ServiceDown(f"{late}\n{self.stacks()}") from late
+
+    def stacks(self) -> str:
+        """What each thread of the application and of its Java process does now, as they write it to the log."""
+        begin = self.log.stat().st_size
+        os.kill(self.process.pid, signal.SIGUSR2)
+        for child in psutil.Process(self.process.pid).children():
+            if "java" in child.name():
+                os.kill(child.pid, signal.SIGQUIT)
+
+        def written() -> str:
+            return self.log.read_bytes()[begin:].decode(errors="replace")
+
+        def ended() -> None:
+            if "JNI global refs" not in written():  # the end of what Java writes
+                raise ServiceDown("the stacks are not complete")
+
+        with suppress(ServiceDown):
+            until(ended, 5, f"{self.name}: its stacks")
+        return written()
 
     def tail(self) -> str:
         return "\n".join(self.log.read_text().splitlines()[-40:])

@@ -5,10 +5,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 
 import runtime
 from runtime import keeper, source_database
@@ -17,10 +19,15 @@ from tests.chosen_views import copy_views
 from tests.deadline import until
 from tests.scenes.applications import Application, start
 from tests.servers import drop_database
+from truelog.alerts.rules import Finding
+from truelog.alerts.sources import captured_rows
 from truelog.capture import comparison, slot, worker
 from truelog.capture.comparison import SourceComparison
 from truelog.capture.slot import Verdict
 from truelog.capture.source_table import captured_types
+from truelog.log import topics
+from truelog.log.kafka_reader import messages
+from truelog.schema.change import decode_changes
 from truelog.schema.event import EventType
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -70,13 +77,31 @@ class CapturedShop:
         """The view's excluded records."""
         return self.world.ask("SELECT * FROM truelog.exclusion WHERE view = %s", NAME)
 
+    def invalid_rows(self) -> list[Finding]:
+        """What the alerts say about the table's invalid changes, after they have looked at the whole topic."""
+        while True:
+            before = self.world.ask("SELECT checked_offset FROM truelog.capture")
+            found = captured_rows.observe(self.settings).findings
+            if before == self.world.ask("SELECT checked_offset FROM truelog.capture"):
+                return [each for each in found if each.kind == "capture_invalid"]
+
     def pid(self) -> int:
         return int(keeper.state(self.settings, "connect")["pid"])
 
-    def kill_connect(self) -> None:
-        """Kill Connect, which the supervisor starts again."""
+    def compacted(self) -> list[dict[str, Any]]:
+        """The valid changes that compaction keeps: the last record of each key, unless it is a tombstone."""
+        end = topics.end_offsets(self.settings, [NAME]).at(NAME, 0)
+        last = {each.key(): each.value() for each in messages(self.settings, NAME, 0, 0, end)}
+        values = [each for each in last.values() if each is not None]
+        times = pa.array([datetime.now(UTC)] * len(values), pa.timestamp("us", "UTC"))
+        decoded = decode_changes(self.event_type, pa.array(values, pa.binary()), times, self.event_type.future_limit)
+        return [each for each in decoded.to_pylist() if each["invalid"] is None]
+
+    def kill_connect(self, meanwhile: str = "") -> None:
+        """Kill Connect, which the supervisor starts again. `meanwhile` is a statement that runs before Connect does."""
         before = self.pid()
         os.kill(before, signal.SIGKILL)
+        self.run(*filter(None, [meanwhile]))
 
         def again() -> None:
             if self.pid() in (0, before):

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -12,7 +14,9 @@ from runtime.service import log_file
 from tests.beds.world import World
 from tests.deadline import until
 from tests.scenes.batch import Batch
+from tests.scenes.captured_kinds import NEVER, captured_kinds, row_of
 from tests.scenes.captured_shop import NAME, CapturedShop, captured_shop
+from truelog.alerts.sources import resources
 from truelog.capture import comparison, snapshot, worker
 from truelog.capture.slot import Verdict
 from truelog.log import topics
@@ -36,6 +40,13 @@ def shop(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cap
 def test_the_first_snapshot_is_the_table(shop: CapturedShop) -> None:
     shop.require_equal(rows=3)
     assert shop.current() == FIRST
+
+
+def test_a_slot_that_retains_too_much_is_an_alert(shop: CapturedShop) -> None:
+    assert resources.observe_capture(shop.settings).findings == ()
+    tight = shop.settings.model_copy(update={"capture_retained_bytes": 1})
+    [found] = resources.observe_capture(tight).findings
+    assert (found.kind, found.subject) == ("capture_behind", NAME)
 
 
 def test_every_kind_of_change_reaches_the_view(shop: CapturedShop) -> None:
@@ -134,12 +145,89 @@ def test_a_dropped_slot_is_lost_loudly_and_a_snapshot_is_the_way_back(shop: Capt
     shop.drop_slot()
     shop.run("DELETE FROM customers WHERE id = 70")
     assert shop.verdict() is Verdict.LOST
+    assert [each.kind for each in resources.observe_capture(shop.settings).findings] == ["capture_stopped"]
     worker.ask(shop.settings, "PUT", f"/connectors/{NAME}/resume")
     assert "FAILED" in shop.failed()  # it does not go on behind the lost changes
     assert shop.verdict() is Verdict.LOST
     snapshot.take(shop.settings, shop.event_type)
     shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 120, "the snapshot")
     assert shop.verdict() is Verdict.OK
+
+
+def test_a_snapshot_of_an_empty_table_or_with_an_invalid_last_row_leaves_no_ghosts(shop: CapturedShop) -> None:
+    shop.require_equal()
+    shop.run(
+        "ALTER PUBLICATION truelog_customers SET (publish = 'insert, update')",
+        "DELETE FROM customers",
+        "INSERT INTO customers (id, since) VALUES (7, 'infinity')",
+    )
+    snapshot.take(shop.settings, shop.event_type)
+    shop.stream.wait(lambda: shop.current() == [], 120, "the snapshot whose last row is invalid")
+    found = shop.compared()
+    assert (found.verdict, found.missing, found.extra, found.keys) == (comparison.DIFFERENT, 1, 0, ("7",))
+    [alert] = shop.invalid_rows()
+    assert (alert.kind, alert.subject) == ("capture_invalid", NAME)
+    assert alert.cause.startswith("1 rows. key 7: since:")
+    shop.run("UPDATE customers SET since = NULL WHERE id = 7")
+    shop.require_equal(rows=1)
+    assert shop.invalid_rows() == []
+    shop.run("DELETE FROM customers")
+    snapshot.take(shop.settings, shop.event_type)
+    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 120, "the snapshot of the empty table")
+    shop.run("ALTER PUBLICATION truelog_customers SET (publish = 'insert, update, delete, truncate')")
+    shop.require_equal(rows=0)
+
+
+def test_the_compacted_topic_alone_is_the_table(shop: CapturedShop) -> None:
+    """Every row of the last snapshot has changed since, so compaction has removed the snapshot's own records."""
+    shop.run("INSERT INTO customers (id, name) SELECT n, 'before' FROM generate_series(1, 5) n")
+    snapshot.take(shop.settings, shop.event_type)
+    shop.stream.wait(lambda: shop.verdict() is Verdict.OK, 120, "the slot")
+    shop.run("UPDATE customers SET name = 'after'", "DELETE FROM customers WHERE id = 5")
+    shop.require_equal(rows=4)
+    changes = shop.compacted()
+    assert rows_of(changes) == {row[0]: row[1] for row in shop.current()}
+    without = [each for each in changes if each["source_operation"] != "ended"]
+    assert len(rows_of(without)) > 4  # ghosts of earlier snapshots, which only the end of the last one closes
+
+
+def rows_of(changes: list[dict[str, Any]]) -> dict[int, str]:
+    """The table by the rule of the documentation, from changes in any order."""
+    closed = max((each["source_place"] for each in changes if each["source_closes"]), default="")
+    rows = {each["id"]: each for each in sorted(changes, key=lambda each: each["source_place"]) if each["id"]}
+    kept = (each for each in rows.values() if each["source_operation"] != "deleted" and each["source_place"] >= closed)
+    return {each["id"]: each["name"] for each in kept}
+
+
+@pytest.mark.nightly
+def test_an_attempt_of_a_snapshot_that_is_killed_leaves_no_ghosts(shop: CapturedShop) -> None:
+    """Rows that only the killed attempt read are deleted before the next attempt, and no record says so."""
+    shop.run("INSERT INTO customers (id, name) SELECT n, 'row' FROM generate_series(100001, 160000) n")
+    shop.require_equal()
+    before = topics.end_offsets(shop.settings, [NAME]).at(NAME, 0)
+    snapshot.take(shop.settings, shop.event_type)
+
+    def begun() -> None:
+        if topics.end_offsets(shop.settings, [NAME]).at(NAME, 0) - before < 3_000:
+            raise ServiceDown("the snapshot has not begun")
+
+    until(begun, 60, "the first rows of the snapshot")
+    shop.kill_connect(meanwhile="DELETE FROM customers WHERE id > 100000 AND id < 120000")
+    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 240, "the second attempt")
+
+
+def test_a_value_of_each_type_arrives_exactly_or_not_at_all(shop: CapturedShop, tmp_path: Path) -> None:
+    with captured_kinds(shop, tmp_path) as kinds:
+        first = kinds.changes()
+        kinds.run("UPDATE kinds SET small = 7 WHERE id IN (2, 5)")
+        table = kinds.table()
+        kinds.run(*NEVER.values())
+        changes = kinds.changes()
+    assert [each["invalid"] for each in first if each["invalid"]] == []
+    rows = {each["id"]: row_of(each) for each in changes if each["id"] is not None}
+    assert rows == table
+    reasons = [str(each["invalid"]) for each in changes if each["invalid"]]
+    assert [each.partition(":")[0].partition(".")[0] for each in reasons] == [*NEVER]
 
 
 def test_secrets_are_in_no_log_topic_process_or_answer(shop: CapturedShop) -> None:

@@ -99,7 +99,7 @@ def test_a_log_that_was_cut_and_refilled_is_not_skipped(
 
     archiver, stream = archive(world), start(world.settings, "stream.py")
     stream.wait(lambda: f"{VIEW} is stalled" in stream.log.read_text(), 90, "the view to find the cut")
-    stream.wait(lambda: both_run(world), 60, "the archive")
+    stream.wait(lambda: both_run(world) and bool(reason(world)), 60, "the archive and the reasons")
     assert reason(world).count(f"Kafka has lost the records [{cut_at}, {read})") == 2
     assert world.positions(VIEW).at(TOPIC, PARTITION) == read
     assert verdicts(world) == {LagVerdict.REWIND}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.beds.lab import Lab
-from tests.builders.changes import change
+from tests.builders.changes import change, ended
 from tests.views.examples import Relations, Sent, example
 from tests.views.generated import logs_and_relations
 from truelog import View
@@ -67,6 +67,21 @@ def test_a_second_snapshot_closes_the_rows_that_it_does_not_contain(relations: R
     assert people(relations) == {1: "Ann", 3: "Eve"}
 
 
+EMPTY = Sent("customers", ended(epoch=2, began=35))
+
+
+@example([*SNAPSHOT, changed("inserted", 4, 30, "Max", commit=29), EMPTY])
+def test_a_snapshot_of_an_empty_table_closes_every_row(relations: Relations) -> None:
+    assert people(relations) == {}
+
+
+@example(
+    [*SNAPSHOT, read(1, "Ann", 33, "first", 2), read(2, "Bob", 33, "true", 2), read(1, "Ann", 40, "first", 2), EMPTY]
+)
+def test_a_row_that_only_an_interrupted_attempt_read_is_closed(relations: Relations) -> None:
+    assert people(relations) == {1: "Ann"}
+
+
 @example([*SNAPSHOT, AGAIN[0]])
 def test_an_unfinished_snapshot_closes_no_row(relations: Relations) -> None:
     assert people(relations) == {1: "Ann", 2: "Bob", 3: "Eve"}
@@ -83,7 +98,7 @@ def test_generated_changes_give_the_table_of_a_naive_loop(lab: Lab, name: str, v
         ordered = sorted(events, key=lambda each: (each["source_place"], each["partition"], each["offset"]))
         table: dict[int, dict[str, Any]] = {}
         for each in ordered:
-            is_row = each["id"] is not None and each["source_operation"] not in {"truncated", "heartbeat"}
+            is_row = each["id"] is not None and each["source_operation"] not in {"truncated", "heartbeat", "ended"}
             if is_row:
                 table[each["id"]] = each
         closed = max((each["source_place"] for each in events if each["source_closes"]), default="")

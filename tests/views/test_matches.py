@@ -112,13 +112,24 @@ def test_a_price_that_falls_by_a_twentieth_after_a_rise(rows: Rows) -> None:
     assert of_rule(rows, "fall_after_rise") == [("AAA", "found", {"top": 100, "low": 95})]
 
 
+OVER_THE_END = [price("10:39:20", 90), price("10:39:50", 100), price("10:40:10", 90), price("10:40:11", 80)]
+
+
+@example([shipped("fall_after_rise"), *OVER_THE_END])
+def test_a_match_that_goes_on_in_the_next_span_is_found_once(rows: Rows) -> None:
+    """The spans of a symbol begin every 40 minutes."""
+    assert of_rule(rows, "fall_after_rise") == [("AAA", "found", {"top": 100, "low": 90})]
+    [row] = [row for row in rows if row["rule"] == "fall_after_rise"]
+    assert row["span_end"] == at("10:40:00")
+
+
 def public(one: PublicExample, name: str) -> list[Sent]:
     """The rule and the events of a public example, whose values are prices."""
     document = {
         "rule": name,
         "by": "symbol",
         "pattern": one.pattern,
-        "within": one.within,
+        "within": "1 minute",
         "after": one.after,
         "steps": {step: where(condition.replace("value", "price")) for step, condition in one.where.items()},
     }

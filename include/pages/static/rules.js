@@ -50,7 +50,7 @@ function drawn({ patterns, searches, notifications, totals, oversized, missing, 
       { caption: more(patterns, totals.patterns), keys: patterns.map((each) => each.name) },
     ),
     oversized
-      ? h("p", { class: "means" }, `${count(oversized, "entity has", "entities have")} too many events and no matches.`)
+      ? h("p", { class: "means" }, `${count(oversized, "entity has", "entities have")} too many events for one search.`)
       : null,
     h("h2", {}, "Stored searches"),
     h(

@@ -150,6 +150,18 @@ KINDS = {
         "the replication slot of {subject} retains much of the captured database's log, which may fill its disk",
         "Is Kafka slow, or is a long transaction open in the captured database? Free disk space there.",
     ),
+    "capture_invalid": Kind(
+        Severity.WARNING,
+        "the last change of rows of the captured table {subject} is invalid, so its view has them as they were before",
+        "The cause names rows and reasons. Correct the value in the captured database, or the event type.",
+    ),
+    "capture_differs": Kind(
+        Severity.WARNING,
+        "the view of the captured table {subject} is not known to equal the table",
+        "Run `truelog reconcile {subject} --source`, which says what differs and what makes the view equal.",
+        "dags/compare_captures",
+        "compare_captures",
+    ),
     "dead_letters": Kind(
         Severity.WARNING,
         "more events than usual are invalid and go to the {subject} topic",
@@ -167,7 +179,7 @@ KINDS = {
     ),
     "groups_oversized": Kind(
         Severity.WARNING,
-        "{subject} has groups with more events than the view allows, and shows no rows for them",
+        "{subject} has groups with more events than the view allows, and does not count all of them",
         "Read in `truelog.oversized_group` which groups these are. Is a key misused, such as one id for all visitors?",
         "plugin/truelog/truelog/view?name={subject}",
     ),

@@ -15,6 +15,7 @@ from truelog.alerts.receiver import configured
 from truelog.alerts.rules import SOURCE_DOWN, Finding, NotificationPolicy, Observation, Source
 from truelog.alerts.sources import (
     applications,
+    captured_rows,
     commands,
     declarations,
     lag,
@@ -44,6 +45,7 @@ SOURCES = (
     Source("disk", resources.DISK_KINDS, 15.0, resources.observe_disk),
     Source("clock", resources.CLOCK_KINDS, 15.0, resources.observe_clock),
     Source("capture", resources.CAPTURE_KINDS, 15.0, resources.observe_capture),
+    Source("captured rows", captured_rows.CAPTURED_ROW_KINDS, 15.0, captured_rows.observe),
 )
 _OVERDUE = 60.0  # seconds since the last observation of a source
 

@@ -18,13 +18,13 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from truelog.capture.source_table import COLUMNS, column_types, schema_and_table
+from truelog.capture.source_table import COLUMNS, column_problems, column_types, schema_and_table
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.schema.change import Change, decode_changes
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import CaptureRefused, ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
@@ -80,7 +80,7 @@ def compare(settings: Settings, view: str, event_type: EventType) -> SourceCompa
         found = [_round(settings, view, event_type)]
         while found[-1].differences and len(found) < _ROUNDS:
             found.append(_round(settings, view, event_type))
-    except (ServiceDown, psycopg.OperationalError) as error:
+    except (ServiceDown, CaptureRefused, psycopg.OperationalError) as error:
         return SourceComparison(view, UNKNOWN, 0, reason=str(error))
     last = found[-1]
     if not last.differences:
@@ -174,6 +174,8 @@ def _captured_until(settings: Settings, event_type: EventType) -> int:
 
 def _table_rows(source: Connection, event_type: EventType) -> sql.Composed:
     """The table's rows, with each value in the form in which the view has it."""
+    if problem := next(column_problems(source, event_type), None):
+        raise CaptureRefused(problem)
     types = column_types(source, event_type)
     source.rollback()  # the snapshot begins with the rows
     fields = {each.name: each.python_type for each in event_type.fields if each.name not in Change.model_fields}

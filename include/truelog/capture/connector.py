@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from truelog.capture.source_table import publication
+from truelog.schema.change import SNAPSHOT_END
 from truelog.schema.event import EventType
 from truelog.support.files import private_folder, write_private
 from truelog.support.settings import Settings
@@ -85,6 +86,7 @@ def configuration(settings: Settings, event_type: EventType, epoch: int) -> dict
         "publication.autocreate.mode": "disabled",
         "table.include.list": str(event_type.topic.source),
         "snapshot.mode": "initial",
+        **_end_of_snapshot(event_type, epoch),
         # A slot that was dropped and made again lacks changes: fail instead of going on behind them.
         "offset.mismatch.strategy": "trust_offset",
         # Values as text where a number or a Java type could not hold them.
@@ -98,6 +100,30 @@ def configuration(settings: Settings, event_type: EventType, epoch: int) -> dict
         "heartbeat.interval.ms": str(HEARTBEAT_SECONDS * 1000),
         "heartbeat.action.query": "SELECT pg_logical_emit_message(true, 'truelog', '')",
         **_transforms(event_type),
+    }
+
+
+def _end_of_snapshot(event_type: EventType, epoch: int) -> dict[str, str]:
+    """Let the query of the snapshot write a message to the log, which Debezium reads after all rows of the snapshot.
+
+    PostgreSQL evaluates the condition once, before it reads the first row, also if there is none. An attempt that was
+    interrupted leaves a message that is before the place from which the next attempt streams.
+    """
+    source = str(event_type.topic.source)
+    content = (
+        f"json_build_object('epoch', {epoch}, 'rows', (SELECT count(*) FROM {source}), "  # noqa: S608  declared names
+        "'began', coalesce(current_setting('truelog.began', true), '0')::bigint)::text"
+    )
+    written = f"SELECT pg_logical_emit_message(false, '{SNAPSHOT_END}{event_type.name}', {content})"
+    return {
+        # Where the log was when the session began: below each row of this attempt, and above each earlier attempt's.
+        "database.initial.statements": (
+            "SELECT set_config('truelog.began', (pg_current_wal_lsn() - '0/0'::pg_lsn)::text, false)"
+        ),
+        "snapshot.select.statement.overrides": source,
+        f"snapshot.select.statement.overrides.{source}": (
+            f"SELECT * FROM {source} WHERE ({written}) IS NOT NULL"  # noqa: S608
+        ),
     }
 
 

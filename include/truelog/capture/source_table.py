@@ -121,17 +121,27 @@ def _problems(source: Connection, event_type: EventType) -> Iterator[str]:
         yield f"{name} needs the primary key {event_type.topic.key}, which the event type declares; it has {found_key}."
     if identity != "f":
         yield f"{name} does not log whole rows: run ALTER TABLE {name} REPLICA IDENTITY FULL."
-    columns = column_types(source, event_type)
-    for field in event_type.fields:
-        if field.name not in Change.model_fields:
-            yield from _column_problems(name, field, columns.get(field.name))
+    yield from column_problems(source, event_type)
     if not is_published(source, event_type):
         yield f"{name} is not published: run {create_publication(event_type).as_string(source)}."
 
 
-def _column_problems(table: str, field: Field, column: str | None) -> Iterator[str]:
+def column_problems(source: Connection, event_type: EventType) -> Iterator[str]:
+    """Why the values of a column cannot arrive, with the cure."""
+    columns = column_types(source, event_type)
+    for field in event_type.fields:
+        if field.name not in Change.model_fields:
+            yield from _column_problems(event_type, field, columns.get(field.name))
+
+
+def _column_problems(event_type: EventType, field: Field, column: str | None) -> Iterator[str]:
+    table = event_type.topic.source
     if column is None:
-        yield f"{table} has no column {field.name}, which the event type declares."
+        yield (
+            f"{table} has no column {field.name}, which the event type declares. Give the table this column again, or "
+            f"take it out of the event type and its view. Then run `truelog up connect` and `truelog capture snapshot "
+            f"{event_type.name}`."
+        )
     elif column not in COLUMNS[field.python_type]:
         fitting = [str(getattr(each, "__name__", each)) for each, names in COLUMNS.items() if column in names]
         cure = f"declare it as {fitting[0]}" if fitting else "leave it out, because no type has exactly its values"

@@ -45,6 +45,8 @@ _TEXTS = (
     _Text("exclusion", "error"),
     _Text("failed_group", "error"),
     _Text("failed_group", "group", also_deletes=True),
+    _Text("invalid_change", "key", also_deletes=True),
+    _Text("invalid_change", "reason"),
     _Text("notification", "cause"),
     _Text("operation", "about"),
     _Text("oversized_group", "group", also_deletes=True),

@@ -121,12 +121,16 @@ def _end_of_cut(message: Message) -> int | None:
     Retention may have dropped the position. The reader then continues from the archive, so this is not a cut.
 
     Raises:
-        ServiceDown: the broker answered with another error.
+        ServiceDown: the broker answered with another error, or it does not know where the epoch ends.
     """
     error = message.error()
     if error is None or error.code() == KafkaError._PARTITION_EOF:
         return None
     if error.code() not in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
         raise ServiceDown(f"Kafka did not say whether it has lost records: {error.str()}")
+    if "truncation" not in error.str():
+        return None
     found = _CUT.search(error.str())
-    return int(found.group(1)) if found else None
+    if found is None:
+        raise ServiceDown(f"Kafka does not know where the reader's leader epoch ends: {error.str()}")
+    return int(found.group(1))

@@ -120,6 +120,7 @@ RETENTION: dict[str, Expiring | str] = {
     "outbox": _BY_RELAY,
     "relay": "at most one row",
     "capture": "one row for each captured table",
+    "invalid_change": "the watch deletes a row when a later change of its key is valid",
     "command_number": "one row",
     "command_fold": "one row for each event type with commands",
     "command_position": "one row for each partition of these event types",

@@ -17,11 +17,13 @@ class EventSource:
     entities: the field with the id of each entity.
     columns: the type of each column: `text`, `number` or `boolean`.
     known: the values of a field that rules see. Rules do not see an event with another value.
+    longest: the longest time that a rule may need, by entity (`truelog.patterns.span`). Other entities have no limit.
     """
 
     entities: Mapping[str, str]
     columns: Mapping[str, str]
     known: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    longest: Mapping[str, str] = field(default_factory=dict)
 
 
 Sources = Mapping[str, EventSource]  # by event type

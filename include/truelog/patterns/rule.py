@@ -18,6 +18,7 @@ from truelog.patterns.catalogue import Sources, require_entity
 from truelog.patterns.evaluate import Slots, fields_of
 from truelog.patterns.expression import BOOLEAN, Expression, Scope
 from truelog.patterns.program import Instruction, compile_tree
+from truelog.patterns.span import spans_of
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration, BadInput
 
@@ -139,6 +140,11 @@ def read(document: Any) -> Declared:
         raise BadInput(f"{place}: {first['msg']}") from error
 
 
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a rule. `check` also compares a rule with what rules may name."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Declared.model_json_schema()}
+
+
 def check(declared: Declared, sources: Sources) -> Rule:
     """The rule of a declaration, checked against what rules may name.
 
@@ -152,7 +158,7 @@ def check(declared: Declared, sources: Sources) -> Rule:
     checker = _Checker(declared, sources)
     steps = {name: checker.step(name, each) for name, each in declared.steps.items()}
     absence = None if declared.absent is None else checker.absence(declared.absent)
-    return Rule(
+    rule = Rule(
         name=declared.rule,
         entity=declared.by,
         program=at("pattern", lambda: compile_tree(tree)),
@@ -165,6 +171,8 @@ def check(declared: Declared, sources: Sources) -> Rule:
         shown={name: checker.shown(name, text) for name, text in declared.show.items()},
         slots=_slots([*steps.values(), *([absence.condition] if absence else [])]),
     )
+    _require_short(rule, sources)
+    return rule
 
 
 class _Checker:
@@ -219,6 +227,15 @@ def at(place: str, read_part: Callable[[], _T]) -> _T:
         return read_part()
     except (BadInput, BadDeclaration) as error:
         raise BadInput(f"{place}: {error}") from error
+
+
+def _require_short(rule: Rule, sources: Sources) -> None:
+    spans, until = spans_of(sources).get(rule.entity), rule.absence.until if rule.absence else None
+    if spans is not None and rule.within + (until or 0) > spans.longest:
+        named = next(each.longest[rule.entity] for each in sources.values() if rule.entity in each.longest)
+        raise BadInput(
+            f"within: rules by {rule.entity} last at most {named}" + (f", with {ABSENT}.until" if until else "")
+        )
 
 
 def _require_steps(declared: Declared, tree: grammar.Tree) -> None:

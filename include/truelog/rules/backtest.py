@@ -120,7 +120,7 @@ def backtest(context: BatchContext, compiled: CompiledView, asked: Asked, report
             inputs = cached(cache, every.where(F.col("entity") == rule.entity))
             version = _version(asked.declared, rule)
             found = cached(cache, judging_of(compiled.own).with_versions([version]).run(inputs))
-            [(events, entities)] = inputs.agg(F.count("*"), F.count_distinct("entity_id")).collect()
+            [(events, entities)] = inputs.agg(F.count_distinct(*COORDINATES), F.count_distinct("entity_id")).collect()
             is_settled = F.col("settled_after").isNull() | (F.col("settled_after") < F.lit(tick.time))
             is_match = F.col(_OUTCOME) != TOO_COSTLY
             shown = found.where(is_match & is_settled)

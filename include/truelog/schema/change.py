@@ -7,10 +7,14 @@ turns an envelope into a flat event and judges it as any other event. What it ca
 - `source_place` puts all changes of a table into one order: first the epoch, then the snapshot before the changes after
   it, then the commits, then the place within a commit. Debezium sends records again after a crash, with the same
   places. The log position alone does not give that order, because transactions interleave.
+- The end of a snapshot is a record of its own, under a key of its own: a message that the query of the snapshot writes
+  to the database's log. It exists for an empty table too, and compaction keeps it.
+- A column that the record lacks was dropped or renamed. The record is invalid, because NULL would be a wrong value.
 - A tombstone is not an event. It lets Kafka remove a key, and the deletion before it has said the same with its place.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2s
@@ -32,6 +36,8 @@ from truelog.support import timestamps
 from truelog.support.errors import BadDeclaration
 
 OPERATIONS = {"r": "read", "c": "inserted", "u": "updated", "d": "deleted", "t": "truncated", "m": "heartbeat"}
+ENDED = "ended"  # the operation of the end of a snapshot
+SNAPSHOT_END = "truelog_snapshot_"  # and the event type: the prefix of the message at the end of a snapshot
 _OF_ROWS = frozenset("rcud")
 
 # The database's clock may be wrong, and a row of a table counts whatever its clock says.
@@ -49,7 +55,7 @@ class Change(Event):
     """What every change of a captured table says. Each event type adds the columns of its table."""
 
     source_operation: str = Declared(
-        examples=[*OPERATIONS.values()], description=f"What happened: {', '.join(OPERATIONS.values())}."
+        examples=[*OPERATIONS.values()], description=f"What happened: {', '.join([*OPERATIONS.values(), ENDED])}."
     )
     source_place: str = Declared(description="Where the change is in the order of all changes of the table.")
     source_lsn: int = Declared(ge=0, description="Where the change is in the database's log.")
@@ -71,11 +77,28 @@ class _Source(msgspec.Struct):
     snapshot: str = "false"
 
 
+class _Message(msgspec.Struct):
+    prefix: str
+    content: bytes = b""  # base64 in the record
+
+
 class _Envelope(msgspec.Struct):
     op: str
     source: _Source
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+    message: _Message | None = None
+
+
+class SnapshotEnd(msgspec.Struct):
+    """The content of the message at the end of a snapshot.
+
+    `began` is a place in the log before the snapshot, and after the rows of an interrupted attempt of the same epoch.
+    """
+
+    epoch: int
+    rows: int
+    began: int = 0
 
 
 class _Invalid(Exception):
@@ -83,6 +106,7 @@ class _Invalid(Exception):
 
 
 _READER = msgspec.json.Decoder(_Envelope)
+_END = msgspec.json.Decoder(SnapshotEnd)
 _SEQUENCE = msgspec.json.Decoder(tuple[str | None, str])
 _WRITER = msgspec.json.Encoder()
 
@@ -111,7 +135,8 @@ def _flat_event(event_type: EventType, value: bytes | None) -> bytes:
         raise _Invalid(TOMBSTONE)
     try:
         envelope = _READER.decode(value)
-        place = _place(envelope)
+        end = _end_of_snapshot(event_type, envelope)
+        place = _place(envelope) if end is None else _place_of(end.epoch, 0, 0, end.began)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _Invalid("record: not a change that Debezium has written") from error
     if envelope.op not in OPERATIONS:
@@ -122,11 +147,11 @@ def _flat_event(event_type: EventType, value: bytes | None) -> bytes:
         | {
             "event_id": f"{place}-{envelope.op}-{blake2s(_WRITER.encode(row), digest_size=8).hexdigest()}",
             "occurred_at": _instant(envelope.source.ts_us),
-            "source_operation": OPERATIONS[envelope.op],
+            "source_operation": OPERATIONS[envelope.op] if end is None else ENDED,
             "source_place": place,
             "source_lsn": envelope.source.lsn,
             "source_transaction": envelope.source.transaction,
-            "source_closes": envelope.op == "t" or (envelope.op == "r" and envelope.source.snapshot in _LAST),
+            "source_closes": end is not None or _closes(envelope),
         }
     )
 
@@ -138,16 +163,37 @@ def _instant(microseconds: int) -> str:
         raise _Invalid("record: outside the years 1 to 9999") from error
 
 
+def _closes(envelope: _Envelope) -> bool:
+    """Whether a change of rows closes earlier rows. Before there were ends, the last row of a snapshot did."""
+    return envelope.op == "t" or (envelope.op == "r" and envelope.source.snapshot in _LAST)
+
+
+def _end_of_snapshot(event_type: EventType, envelope: _Envelope) -> SnapshotEnd | None:
+    """The end of a snapshot of this table and epoch, if the record is one. Each slot has the messages of all tables."""
+    message = envelope.message
+    if message is None or message.prefix != f"{SNAPSHOT_END}{event_type.name}" or event_type.decoder < CHANGES:
+        return None
+    end = _END.decode(message.content)
+    return end if end.epoch == _epoch(envelope) else None
+
+
+def _epoch(envelope: _Envelope) -> int:
+    found = _EPOCH.search(envelope.source.name)
+    return int(found[1]) if found else 0
+
+
 def _place(envelope: _Envelope) -> str:
     """The place of a change as text that sorts in the order of the changes."""
-    epoch = _EPOCH.search(envelope.source.name)
     before = _SEQUENCE.decode(envelope.source.sequence)[0] if envelope.source.sequence else None
-    stage = 0 if envelope.op == "r" else 1
     try:
         commit = int(before or 0)
     except ValueError as error:
         raise _Invalid("record: not a change that Debezium has written") from error
-    return f"{int(epoch[1]) if epoch else 0:06d}-{stage}-{commit:016X}-{envelope.source.lsn:016X}"
+    return _place_of(_epoch(envelope), 0 if envelope.op == "r" else 1, commit, envelope.source.lsn)
+
+
+def _place_of(epoch: int, stage: int, commit: int, lsn: int) -> str:
+    return f"{epoch:06d}-{stage}-{commit:016X}-{lsn:016X}"
 
 
 def _row(event_type: EventType, envelope: _Envelope) -> dict[str, Any]:
@@ -156,8 +202,28 @@ def _row(event_type: EventType, envelope: _Envelope) -> dict[str, Any]:
         return {}
     found = (envelope.before if envelope.op == "d" else envelope.after) or {}
     before = envelope.before or {}
-    fields = [each for each in event_type.fields if each.name in found and each.name not in Change.model_fields]
-    return {each.name: _column(each, found[each.name], before.get(each.name)) for each in fields}
+    declared = [each for each in event_type.fields if each.name not in Change.model_fields]
+    if envelope.op != "d" and event_type.decoder >= CHANGES:  # a deletion needs only the key
+        _require_columns(event_type, declared, found)
+    return {
+        each.name: _column(each, found[each.name], before.get(each.name)) for each in declared if each.name in found
+    }
+
+
+def _require_columns(event_type: EventType, declared: Iterable[Field], row: Mapping[str, Any]) -> None:
+    for each in declared:
+        if each.name not in row:
+            raise _Invalid(f"{each.name}: {event_type.topic.source} has no such column; it was dropped or renamed")
+
+
+def row_and_place(event_type: EventType, value: bytes) -> tuple[str, str]:
+    """The key of the row that an invalid record changes, and the place of the change. Empty if the record has none."""
+    try:
+        envelope = _READER.decode(value)
+        row = (envelope.before if envelope.op == "d" else envelope.after) or {}
+        return str(row.get(str(event_type.topic.key), "")), _place(envelope)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _Invalid):
+        return "", ""
 
 
 def _column(field: Field, value: Any, before: Any) -> Any:

@@ -1,6 +1,8 @@
-"""The imports of a process, and its liveness."""
+"""The imports of a process, its stacks, and its liveness."""
 
+import faulthandler
 import gc
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +21,11 @@ def quick_imports() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def show_stacks_on_signal() -> None:
+    """On SIGUSR2, write what each Python thread does now to standard error, which is the log of an application."""
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
 
 
 def is_alive(process: psutil.Process) -> bool:

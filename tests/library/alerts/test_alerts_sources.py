@@ -342,7 +342,7 @@ def test_a_view_with_oversized_groups_is_found(one_view: Settings, database: Con
     for version, group in ((1, ["old"]), (2, ["a"]), (2, ["b", 7])):
         an_oversized_group(database, "one", group, version=version)
     [found] = alert_omissions.observe(one_view).findings
-    assert (found.key, found.cause) == ("groups_oversized/one", "groups without rows: 2; see `truelog.oversized_group`")
+    assert (found.key, found.cause) == ("groups_oversized/one", "groups too large: 2; see `truelog.oversized_group`")
 
 
 def test_a_view_with_groups_on_which_its_fold_fails_is_found(one_view: Settings, database: Connection) -> None:

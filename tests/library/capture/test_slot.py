@@ -1,5 +1,7 @@
 """The verdict on the capture of a table is a pure function."""
 
+from dataclasses import replace
+
 import pytest
 
 from truelog.capture.slot import Capture, Slot, Verdict, verdict
@@ -20,6 +22,14 @@ CASES = {
     "the slot was dropped, and the connector stopped": (Capture("t", None, "FAILED"), Verdict.LOST, "snapshot t"),
     "the log was removed": (Capture("t", Slot("lost", False, None, None)), Verdict.LOST, "truelog capture snapshot t"),
     "the log is about to be removed": (Capture("t", Slot("unreserved", True, 9, 9)), Verdict.LOST, "snapshot t"),
+    "the slot grows, and the database has no limit": (Capture("t", GOOD, growth=1e12), Verdict.OK, ""),
+    "the slot grows, and the limit is far": (Capture("t", replace(GOOD, room=24 * 10**9), growth=1e9), Verdict.OK, ""),
+    "the slot grows, and the limit is near": (
+        Capture("t", replace(GOOD, room=23 * 10**9), growth=1e9),
+        Verdict.BEHIND,
+        "retains 1,000 MB an hour more, and the database gives it up in 23.0 hours",
+    ),
+    "the slot shrinks at the limit": (Capture("t", replace(GOOD, room=1), growth=-1e9), Verdict.OK, ""),
     "a lost slot comes before a failure": (Capture("t", Slot("lost", False, 1, 1), "FAILED"), Verdict.LOST, "snapshot"),
 }
 

@@ -10,7 +10,7 @@ from psycopg import sql
 from runtime import source_database
 from runtime.postgresql import admin
 from tests.servers import drop_database
-from truelog.capture import snapshot, source_table
+from truelog.capture import comparison, slot, snapshot, source_table
 from truelog.schema.event import EventType, load_events
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -56,6 +56,11 @@ FAULTS = {
     "a column was dropped": ("ALTER TABLE customers DROP COLUMN city", "has no column city"),
     "a column was renamed": ("ALTER TABLE customers RENAME city TO town", "has no column city"),
     "a type that no event has": ("ALTER TABLE customers ALTER city TYPE tsvector USING NULL", "leave it out"),
+    "an interval": (
+        "ALTER TABLE customers ALTER city TYPE interval USING NULL",
+        "city has the type interval: leave it out",
+    ),
+    "a time of day": ("ALTER TABLE customers ALTER city TYPE time USING NULL", "city has the type time: leave it out"),
     "a number as text": ("ALTER TABLE customers ALTER city TYPE bigint USING 1", "declare it as int"),
     "no publication": ("DROP PUBLICATION truelog_customers", "CREATE PUBLICATION"),
 }
@@ -66,6 +71,24 @@ def test_a_table_that_would_not_arrive_exactly_is_refused(fault: str, owner: Con
     statement, words = FAULTS[fault]
     owner.execute(sql.SQL(statement))
     assert words in str(problem(owner))
+
+
+def test_a_column_that_disappears_during_the_capture_stops_it_and_leaves_the_comparison_unknown(
+    captured: Settings,
+) -> None:
+    [before] = slot.captures(captured, [CUSTOMERS])
+    with admin(captured, captured.source_database) as session:
+        session.execute("ALTER TABLE customers RENAME city TO town")
+        try:
+            [found] = slot.captures(captured, [CUSTOMERS])
+            compared = comparison.compare(captured, "customers", CUSTOMERS)
+        finally:
+            session.execute("ALTER TABLE customers RENAME town TO city")
+    verdict, reason = slot.verdict(found, captured.capture_retained_bytes)
+    assert (before.refused, verdict, compared.verdict) == (None, slot.Verdict.STOPPED, comparison.UNKNOWN)
+    for text in (reason, compared.reason):
+        assert text.startswith("public.customers has no column city")
+        assert "`truelog capture snapshot customers`" in text
 
 
 def test_an_enum_and_a_new_column_are_no_problem(owner: Connection) -> None:

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.deadline import until
-from truelog.log import topics
+from truelog.log import leader_epochs, topics
 from truelog.log.topic_health import TopicGuard, examine_topics
 from truelog.support.errors import ServiceDown, TopicRecreated, TopicRefused
 from truelog.support.settings import KafkaUser, Settings
@@ -76,3 +76,12 @@ def test_a_topic_with_another_id_than_its_registered_event_type_is_bad(broker: A
     ids = topics.ends(broker, [GOOD]).ids
     assert examine_topics(broker, [GOOD], ids).bad == {}
     assert "not registered for the new topic" in examine_topics(broker, [GOOD], {GOOD: "former"}).bad[GOOD]
+
+
+def test_an_epoch_that_the_broker_does_not_know_is_not_taken_for_an_intact_log(
+    kafka: Settings, broker: AdminClient
+) -> None:
+    """A broker whose storage was restored from an older copy has had fewer leaders than its readers have seen."""
+    read = topics.ends(broker, [GOOD])
+    with pytest.raises(ServiceDown, match="does not know where the reader's leader epoch ends"):
+        leader_epochs.require_intact(kafka, read, {(GOOD, 0): 99}, {(GOOD, 0): 0})

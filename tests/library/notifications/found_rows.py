@@ -1,11 +1,11 @@
-"""The views `matches`, `search_hits` and `cart` without Spark: real tables whose changes go into their outboxes."""
+"""Published views without Spark: real tables whose changes go into their outboxes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from psycopg import sql
-from pyspark.sql.types import DataType, IntegerType, StringType, TimestampType
+from pyspark.sql.types import BooleanType, DataType, IntegerType, StringType, TimestampType
 
 from truelog import View
 from truelog.kernel import merge
@@ -23,10 +23,12 @@ COLUMNS = {  # of each view: the key, and the other columns
     "search_hits": (HITS.key, HITS.values),
     "matches": (MATCHES.key, MATCHES.values),
     "cart": (("cart_id",), ("product", "quantity")),
+    "sensor_alerts": (("sensor_id", "hour", "number"), ("readings", "is_last")),
 }
 TIME = "2026-03-01T03:00:00+00:00"
-_NUMBERS = ("search_version", "rule_version", "quantity")
-_TIMES = ("logged_at", "event_time", "first_time", "last_time", "settled_after")
+_NUMBERS = ("search_version", "rule_version", "quantity", "number", "readings")
+_FLAGS = ("is_last",)
+_TIMES = ("logged_at", "span_end", "hour", "event_time", "first_time", "last_time", "settled_after")
 
 
 class FoundRows:
@@ -83,7 +85,8 @@ def match(
     match_id: str, entity_id: str = "ann", outcome: str = "found", settled_after: str | None = None
 ) -> dict[str, Any]:
     """A row of `matches`."""
-    row = {"entity_id": entity_id, "entity": "customer", "match_id": match_id, "rule": "fraud", "rule_version": 1}
+    row: dict[str, Any] = {"entity_id": entity_id, "entity": "customer", "span_end": TIME, "match_id": match_id}
+    row |= {"rule": "fraud", "rule_version": 1}
     row |= {"outcome": outcome, "first_time": TIME, "last_time": TIME, "settled_after": settled_after}
     return row | {"events": "[]", "shown": '{"amount": 12.50}'}
 
@@ -93,7 +96,14 @@ def cart(cart_id: str, quantity: int, product: str = "lamp") -> dict[str, Any]:
     return {"cart_id": cart_id, "product": product, "quantity": quantity}
 
 
+def run(readings: int, *, is_last: bool) -> dict[str, Any]:
+    """A row of `sensor_alerts`."""
+    return {"sensor_id": "s1", "hour": TIME, "number": 1, "readings": readings, "is_last": is_last}
+
+
 def _type(column: str) -> DataType:
     if column in _NUMBERS:
         return IntegerType()
+    if column in _FLAGS:
+        return BooleanType()
     return TimestampType() if column in _TIMES else StringType()

@@ -127,6 +127,21 @@ def test_an_incident_is_retracted_with_its_last_row_and_an_expired_hit_is_not(
     assert [each["says"] for each in listener.taken] == ["opened", "retracted", "opened"]
 
 
+def test_a_match_that_leaves_with_its_span_is_not_retracted(
+    told: Settings, matches: FoundRows, listener: Listener
+) -> None:
+    set_rule(matches.connection, "fraud", "match", "fraud")
+    look(matches.connection)
+    old, young = match("a"), match("b", "bob") | {"span_end": "2026-03-02T03:00:00+00:00"}
+    matches.change(old, young)
+    look(matches.connection)
+    set_clock(matches.connection, "matches", "2027-04-05T03:00:01Z")  # 400 days and a second after the end of `old`
+    matches.change(removed=(old, young))
+    deliver(told, matches.connection)
+    assert [each["says"] for each in listener.taken] == ["opened", "opened", "retracted"]
+    assert listener.taken[2]["row"]["entity_id"] == "bob"
+
+
 def test_a_hit_that_leaves_before_its_view_drops_it_is_retracted(
     told: Settings, hits: FoundRows, listener: Listener
 ) -> None:

@@ -25,15 +25,21 @@ class Naive:
     gaps: Mapping[str, int] | None = None
     absent: tuple[Fits, int | None] | None = None
 
-    def find(self, events: Sequence[Event]) -> list[Taken]:
+    def find(self, events: Sequence[Event], undoing: Sequence[Event] | None = None) -> list[Taken]:
+        """The matches that no event of `undoing` undoes; by default, no event of `events`."""
         ordered, found, start = sorted(events), list[Taken](), 0
         while start < len(ordered):
-            ways = _Ways(self, ordered, start)
+            ways = _Ways(self, ordered, start, ordered if undoing is None else undoing)
             taken = next((taken for taken, _ in ways.through(self.tree, (), start) if ways.holds(taken)), ())
             if taken:
                 found.append(taken)
             start = taken[-1][0] + 1 if taken and self.is_past_last else start + 1
         return found
+
+    def deadline(self, events: Sequence[Event], taken: Taken) -> int:
+        """Until when no event may undo a match."""
+        until = None if self.absent is None else self.absent[1]
+        return events[taken[0][0]].at + self.within if until is None else events[taken[-1][0]].at + until
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class _Ways:
     rule: Naive
     events: Sequence[Event]
     start: int
+    undoing: Sequence[Event]
 
     def through(self, tree: Tree, taken: Taken, at: int) -> Iterator[tuple[Taken, int]]:
         match tree:
@@ -95,11 +102,10 @@ class _Ways:
     def holds(self, taken: Taken) -> bool:
         if not taken or self.rule.absent is None:
             return True
-        fits, until = self.rule.absent
-        first, last = self.events[taken[0][0]], self.events[taken[-1][0]]
-        deadline = first.at + self.rule.within if until is None else last.at + until
+        fits, _ = self.rule.absent
+        last, deadline = self.events[taken[-1][0]], self.rule.deadline(self.events, taken)
         marked = {step: self.events[number] for number, step in taken}
-        return not any(e > last and e.at <= deadline and fits(e, None, marked) for e in self.events)
+        return not any(e > last and e.at <= deadline and fits(e, None, marked) for e in self.undoing)
 
     def since_start(self, at: int) -> int:
         return self.events[at].at - self.events[self.start].at

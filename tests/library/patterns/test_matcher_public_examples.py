@@ -1,4 +1,7 @@
-"""Public examples of MATCH_RECOGNIZE: the expected matches, in batch, shuffled, and as a stream adds the events."""
+"""Public examples of MATCH_RECOGNIZE: the expected matches of the events, in order and shuffled.
+
+`tests/views/test_matches.py` runs some of them in batch and as a stream.
+"""
 
 from random import Random
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders.changes import change
+from tests.builders.changes import change, ended
 from truelog.schema.change import decode_changes
-from truelog.schema.event import EventType, load_event, load_events
+from truelog.schema.event import LENIENT_CHANGES, EventType, load_event, load_events
 from truelog.schema.event_version import DECODERS, declaration_of, from_declaration
 from truelog.schema.record_validation import TOMBSTONE
 from truelog.support.errors import BadDeclaration
@@ -38,8 +39,8 @@ def decoded(*records: bytes | None, event_type: EventType = CUSTOMERS) -> list[d
     return rows
 
 
-def place(**of_change: Any) -> str:
-    found: str = decoded(change("updated", ANN, **of_change))[0]["source_place"]
+def place(operation: str = "updated", **of_change: Any) -> str:
+    found: str = decoded(change(operation, ANN, **of_change))[0]["source_place"]
     return found
 
 
@@ -74,6 +75,44 @@ def test_a_truncation_and_the_end_of_a_snapshot_close_rows_and_a_heartbeat_does_
         change("heartbeat", lsn=2),
     ]
     assert [row["source_closes"] for row in decoded(*records)] == [True, True, False, False]
+
+
+def test_the_end_of_a_snapshot_closes_the_rows_before_the_attempt_and_none_of_its_own() -> None:
+    interrupted, [end], own = (
+        place(epoch=2, lsn=4, operation="read"),
+        decoded(ended(epoch=2, began=5)),
+        place(epoch=2, lsn=5, operation="read"),
+    )
+    assert (end["source_operation"], end["source_closes"], end["invalid"], end["id"]) == ("ended", True, None, None)
+    assert place(epoch=1, lsn=2**63 - 1) < interrupted < end["source_place"] <= own
+
+
+def test_the_end_of_another_snapshot_is_a_heartbeat() -> None:
+    """Each replication slot has the messages of all tables, and a slot may have that of the epoch before its own."""
+    others = decoded(ended(table="orders"), ended(epoch=2, of_epoch=1))
+    assert [(row["source_operation"], row["source_closes"]) for row in others] == [("heartbeat", False)] * 2
+
+
+def test_an_end_that_cannot_be_read_closes_nothing() -> None:
+    record = json.loads(ended())
+    record["message"]["content"] = "e30="  # {}
+    [row] = decoded(json.dumps(record).encode())
+    assert row["invalid"] == "record: not a change that Debezium has written"
+
+
+def test_a_dropped_column_is_invalid_and_a_deletion_needs_only_the_key() -> None:
+    bad, good = (decoded(change(each, ANN, lsn=7, dropped=("city",)))[0] for each in ("updated", "deleted"))
+    assert bad.pop("invalid") == "city: public.customers has no such column; it was dropped or renamed"
+    assert set(bad.values()) == {None}
+    assert (good["invalid"], good["source_operation"], good["id"]) == (None, "deleted", 1)
+
+
+def test_records_before_the_upgrade_keep_their_meaning() -> None:
+    """The decoder of the earlier release judges them: an absent column is NULL, and a message is a heartbeat."""
+    earlier = replace(CUSTOMERS, decoder=LENIENT_CHANGES)
+    dropped, message = decoded(change("updated", ANN, lsn=7, dropped=("city",)), ended(), event_type=earlier)
+    assert (dropped["invalid"], dropped["city"]) == (None, None)
+    assert (message["source_operation"], message["source_closes"]) == ("heartbeat", False)
 
 
 PLACES = st.tuples(st.integers(0, 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))

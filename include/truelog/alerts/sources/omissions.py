@@ -68,7 +68,7 @@ def _late_events(settings: Settings, connection: Connection, names: list[str]) -
 def _oversized_groups(connection: Connection, names: list[str]) -> Iterator[Finding]:
     oversized = connection.execute(_OVERSIZED, (names,)).fetchall()
     for view, number in oversized:
-        yield Finding("groups_oversized", view, f"groups without rows: {number:,}; see `truelog.oversized_group`")
+        yield Finding("groups_oversized", view, f"groups too large: {number:,}; see `truelog.oversized_group`")
 
 
 def _failed_groups(connection: Connection, names: list[str]) -> Iterator[Finding]:

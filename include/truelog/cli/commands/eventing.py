@@ -130,23 +130,37 @@ def snapshot(table: Table, as_json: AsJson = False) -> None:
 @capture_app.command()
 def status(as_json: AsJson = False) -> None:
     """Show whether each table is captured, and how much of its database's log is not captured yet."""
-    from truelog.capture import slot
+    from truelog.capture import invalid_changes, last_comparison, slot
     from truelog.capture.source_table import captured_types
+    from truelog.storage.database import connect
 
     settings = Settings()
     require_on(settings)
+    types = captured_types(settings)
+    with connect(settings, autocommit=True) as connection:
+        invalid, compared = invalid_changes.load(connection, types), last_comparison.load(connection, types)
     found = [
-        (each, *slot.verdict(each, settings.capture_retained_bytes))
-        for each in slot.captures(settings, captured_types(settings).values())
+        (each, *slot.verdict(each, settings.capture_retained_bytes)) for each in slot.captures(settings, types.values())
     ]
     if as_json:
-        print_json({"tables": [asdict(each) | {"verdict": verdict, "reason": why} for each, verdict, why in found]})
+        print_json({"tables": [_table(*each, invalid, compared) for each in found]})
     else:
         for each, verdict, why in found:
             behind = "unknown" if each.slot is None or each.slot.behind is None else f"{each.slot.behind:,} bytes"
-            say(f"{each.event_type}  {verdict}  behind: {behind}  {why}".rstrip())
+            name = each.event_type
+            last = compared[name].verdict if name in compared else None
+            state = f"behind: {behind}  invalid rows: {len(invalid.get(name, ())):,}  compared: {last or 'never'}"
+            say(f"{name}  {verdict}  {state}  {why}".rstrip())
     if any(verdict != slot.Verdict.OK for _, verdict, _ in found):
         raise typer.Exit(Exit.DIFFERENT)
+
+
+def _table(capture: Any, verdict: str, reason: str, invalid: Any, compared: Any) -> dict[str, Any]:
+    """What is known about a captured table. `invalid` and `compared` are by table."""
+    name = capture.event_type
+    rows = [asdict(each) for each in invalid.get(name, {}).values()]
+    last = asdict(compared[name]) if name in compared else None
+    return asdict(capture) | {"verdict": verdict, "reason": reason, "invalid": rows, "compared": last}
 
 
 def captured_type(settings: Settings, name: str) -> "EventType":

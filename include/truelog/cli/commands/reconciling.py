@@ -72,12 +72,12 @@ def reconcile(  # noqa: PLR0913, PLR0917 — the options of the command
 
 def _compare_with_source(settings: Settings, views: list[str], has_others: bool, as_json: bool) -> NoReturn:
     """Compare the views of captured tables with their tables, and exit."""
-    from truelog.capture import comparison
+    from truelog.capture import comparison, last_comparison
     from truelog.cli.commands.eventing import captured_type
 
     if has_others or not views:
         raise typer.BadParameter("give --source with the names of views, and without another option")
-    results = [comparison.compare(settings, view, captured_type(settings, view)) for view in views]
+    results = [last_comparison.compare(settings, captured_type(settings, view)) for view in views]
     if as_json:
         print_json({"views": [each.as_dict() for each in results]})
     else:

@@ -1,5 +1,6 @@
 """`truelog patterns`: rules that describe sequences of events, and what they have found."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +72,7 @@ def list_rules(as_json: AsJson = False) -> None:
         table.add_row(each.rule, str(each.version), each.by, rule_output.in_force(each), _counts(each.outcomes))
     table.show()
     if oversized:
-        say(f"{oversized} entities have more than {view.most:,} events and are not searched")
+        say(f"{oversized} entities have more than {view.most:,} events in one search, which reads only the first")
 
 
 @app.command()
@@ -93,6 +94,17 @@ def show(rule: Rule, latest: Latest = 10, as_json: AsJson = False) -> None:
         say(f"version {each.version}  {rule_output.in_force(each)}  {_counts(each.outcomes)}")
     for row in found:
         say(f"{row['last_time']}  {row['entity_id']}  {row['outcome']}  {_pairs(row['shown'] or {})}")
+
+
+@app.command()
+def schema(as_json: AsJson = False) -> None:
+    """Print the JSON Schema of a rule, by default with one field a line."""
+    from truelog.patterns import rule
+
+    if as_json:
+        print_json(rule.json_schema())
+    else:
+        say(json.dumps(rule.json_schema(), indent=2))
 
 
 @app.command()

@@ -20,15 +20,15 @@ class Kind:
     named: the column with the name of the pattern rule or the search.
     columns: what a rule may group by, and what a template may name.
     outcomes: the outcomes that cause notifications; None if the rows have no outcome.
-    aged: the key column by whose time a row expires; None if rows stay.
+    aged: the key column by whose time a row expires, if its view has `keep`.
     """
 
     view: str
     named: str
     columns: tuple[str, ...]
     template: str
-    outcomes: tuple[str, ...] | None = None
-    aged: str | None = None
+    outcomes: tuple[str, ...] | None
+    aged: str
 
 
 KINDS = {
@@ -38,13 +38,15 @@ KINDS = {
         ("entity_id", "entity", "match_id", "rule", "rule_version", "outcome", "first_time", "last_time", "shown"),
         "$rule: $entity $entity_id at $last_time",
         ("found", "late"),
+        aged="span_end",
     ),
     "hit": Kind(
         HITS,
         "search",
         ("document", "search", "search_version", "event_type", "event_time", "logged_at", "snippet"),
         "$search: $snippet",
-        aged="logged_at",
+        None,
+        "logged_at",
     ),
 }
 
@@ -85,9 +87,7 @@ class FoundRule(NotificationRule):
         return row.get("settled_after")
 
     def is_expired(self, key: str, limit: datetime | None) -> bool:
-        if self.about.aged is None or limit is None:
-            return False
-        return datetime.fromisoformat(json.loads(key)[self.about.aged]) < limit
+        return limit is not None and datetime.fromisoformat(json.loads(key)[self.about.aged]) < limit
 
     def text(self, row: Mapping[str, Any]) -> str:
         values = {name: "" if row[name] is None else str(row[name]) for name in self.about.columns}

@@ -154,7 +154,7 @@ CREATE TABLE truelog.oversized_group (
     view text, version integer, "group" jsonb, noticed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (view, version, "group")
 );
-COMMENT ON TABLE truelog.oversized_group IS 'Groups with more inputs than their view allows, noticed by a merge. They have no rows';
+COMMENT ON TABLE truelog.oversized_group IS 'Groups with more inputs than their view allows, noticed by a merge. They have no rows, or those of the first inputs';
 
 CREATE TABLE truelog.failed_group (
     view text, version integer, "group" jsonb, error text NOT NULL, noticed_at timestamptz NOT NULL DEFAULT now(),
@@ -366,9 +366,20 @@ CREATE TABLE truelog.lag_sample (
 COMMENT ON TABLE truelog.lag_sample IS 'The lag of each view and of the archive at each poll, by partition; kept for some days';
 
 CREATE TABLE truelog.capture (
-    event_type text PRIMARY KEY, epoch integer NOT NULL DEFAULT 1, refused text, since timestamptz NOT NULL DEFAULT now()
+    event_type text PRIMARY KEY, epoch integer NOT NULL DEFAULT 1, refused text, since timestamptz NOT NULL DEFAULT now(),
+    checked_offset bigint NOT NULL DEFAULT 0,  -- up to here, invalid changes were looked for
+    compared_at timestamptz, comparison text, comparison_reason text,  -- the last comparison with the table itself
+    equal_at timestamptz,  -- the last comparison that found them EQUAL
+    retained_at timestamptz, retained bigint,  -- bytes that the replication slot retained at a time
+    growth double precision  -- of these bytes, an hour
 );
 COMMENT ON TABLE truelog.capture IS 'The captured tables: the epoch of each, and why a table is not captured';
+
+CREATE TABLE truelog.invalid_change (
+    event_type text, key text, place text NOT NULL, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (event_type, key)
+);
+COMMENT ON TABLE truelog.invalid_change IS 'The rows of captured tables whose last change is invalid, with the reason';
 
 
 -- Users and alerts

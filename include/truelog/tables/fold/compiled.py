@@ -26,6 +26,7 @@ class Fold:
     rows: the result of the fold → the rows of the table, whose keys may not be unique.
     failed: the groups that are left out.
     since: groups of earlier times have expired and are not folded; None if the table has no `keep` or no clock yet.
+    first: columns that order inputs. A group with too many is folded from the first; empty: it has no rows.
     """
 
     inputs: Table
@@ -34,6 +35,7 @@ class Fold:
     rows: Callable[[DataFrame], DataFrame]
     failed: tuple[FailedGroup, ...] = ()
     since: datetime | None = None
+    first: tuple[str, ...] = ()
 
     @property
     def follows_from(self) -> Sequence[Table]:

@@ -18,7 +18,7 @@ from truelog.schema.names import COORDINATES
 from truelog.storage.database import names
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
-from truelog.tables.fold.compiled import checkpoints_of, group_of, inputs_of
+from truelog.tables.fold.compiled import checkpoints_of, fold_of, group_of, inputs_of
 from truelog.tables.fold.stepped import SEED
 from truelog.tables.stage import StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
@@ -117,10 +117,12 @@ def _share(compiled: CompiledView, staged: StagedRows, number: int, shares: int)
 
 
 def _all_inputs(compiled: CompiledView, staged: sql.Composed, further: sql.Composed | None = None) -> sql.Composed:
+    first = fold_of(compiled.own).first
     return sql.SQL(
         "WITH staged AS MATERIALIZED ({staged}), touched AS MATERIALIZED (SELECT {by} FROM staged UNION {further}) "
         "SELECT {columns} FROM touched AS g CROSS JOIN LATERAL ("
-        "SELECT * FROM {state} AS t WHERE {same} LIMIT {enough}) AS t UNION ALL SELECT {columns} FROM staged AS t"
+        "SELECT * FROM {state} AS t WHERE {same}{first} LIMIT {enough}) AS t "
+        "UNION ALL SELECT {columns} FROM staged AS t"
     ).format(
         staged=staged,
         further=sql.SQL("SELECT {} FROM staged").format(names(group_of(compiled).by)) if further is None else further,
@@ -128,6 +130,7 @@ def _all_inputs(compiled: CompiledView, staged: sql.Composed, further: sql.Compo
         columns=_columns(_input_types(compiled)),
         state=state(inputs_of(compiled)),
         same=same_group(compiled),
+        first=sql.SQL(" ORDER BY {}").format(names(first, "t.")) if first else sql.SQL(""),
         enough=sql.Literal(group_of(compiled).most + 1),
     )
 

@@ -64,10 +64,7 @@ def replace_touched(connection: Connection, compiled: CompiledView, schema: str,
 
 
 def record_left_out(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
-    """Record which of the groups with staged inputs have too many inputs, and on which the fold has failed.
-
-    Such a group has no staged rows.
-    """
+    """Record which of the groups with staged inputs have too many inputs, and on which the fold has failed."""
     touched = _groups(compiled, _staged(inputs_of(compiled), staged.sides[INPUTS]))
     _record_oversized(connection, compiled, touched, _groups(compiled, _staged(compiled.own, staged)))
     _record_failed(connection, compiled, touched, staged.failed)
@@ -86,12 +83,9 @@ def record_repaired(
 def _record_oversized(
     connection: Connection, compiled: CompiledView, touched: sql.Composed, with_rows: sql.Composed
 ) -> None:
-    parts = {
-        **_record_of(compiled),
-        "touched": touched,
-        "with_rows": with_rows,
-        "is_oversized": _is_oversized(compiled),
-    }
+    # A group with rows has not too many inputs, unless the first of them are folded.
+    may_be = touched if fold_of(compiled.own).first else sql.SQL("{} EXCEPT {}").format(touched, with_rows)
+    parts = {**_record_of(compiled), "touched": touched, "may_be": may_be, "is_oversized": _is_oversized(compiled)}
     recovered = sql.SQL(
         "DELETE FROM truelog.oversized_group AS o USING ({touched}) AS g "
         "WHERE (o.view, o.version, o.group) = ({view}, {version}, {group}) AND NOT {is_oversized}"
@@ -99,7 +93,7 @@ def _record_oversized(
     connection.execute(recovered.format(**parts))
     oversized = sql.SQL(
         'INSERT INTO truelog.oversized_group (view, version, "group") SELECT {view}, {version}, {group} '
-        "FROM ({touched} EXCEPT {with_rows}) AS g WHERE {is_oversized} ON CONFLICT DO NOTHING"
+        "FROM ({may_be}) AS g WHERE {is_oversized} ON CONFLICT DO NOTHING"
     )
     connection.execute(oversized.format(**parts))
 

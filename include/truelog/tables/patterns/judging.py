@@ -46,7 +46,7 @@ class Judging(Fold):
 
     def with_versions(self, known: Sequence[Version[Any]]) -> Fold:
         """The fold for these versions of rules."""
-        return Fold(self.inputs, self.by, self.judge(known), self.rows, self.failed, self.since)
+        return Fold(self.inputs, self.by, self.judge(known), self.rows, self.failed, self.since, self.first)
 
 
 def judging_of(table: Table) -> Judging:

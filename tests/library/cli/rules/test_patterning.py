@@ -1,17 +1,22 @@
 """`truelog patterns list`, `show` and `backtest`: what people and scripts read of rules that a view has counted."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from rules.sources import SOURCES
 from tests.beds.archived import Archived
 from tests.command import answer, truelog
 from tests.library.click_rules import MATCHES, PAIR, definition, retire, set_rule
 from truelog.batch import batch_context
 from truelog.cli.rules import patterning
+from truelog.patterns import files
+from truelog.support.settings import PROJECT
 
 VIEW = "from tests.library.click_rules import MATCHES\nVIEW = MATCHES\n"
 SECOND = 3 * 3600
@@ -41,6 +46,16 @@ def folder(ground: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(batch_context, "open_view", opened)
     (tmp_path / f"{ground.compiled.name}.py").write_text(VIEW)
     return str(tmp_path)
+
+
+def test_the_schema_of_a_rule_accepts_the_rules_that_come_with_the_platform() -> None:
+    schema = answer("patterns", "schema")
+    assert json.loads(truelog("patterns", "schema").stdout) == schema
+    validator = Draft202012Validator(schema)
+    for path in (PROJECT / "include" / "rules").glob("*.rule"):
+        declared = files.read(path.read_text(), SOURCES)
+        validator.validate(json.loads(declared.model_dump_json(exclude_defaults=True)))
+    assert not validator.is_valid({"rule": "r", "by": "page", "pattern": "a", "steps": {"a": {"on": "click"}}})
 
 
 def test_rules_with_their_matches_and_what_one_would_have_found(

@@ -1,5 +1,6 @@
 """Rules about the rows of a view: what is refused, and what is notified on a real database and a real receiver."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -14,14 +15,17 @@ from tests.builders.notifications import (
     without_its_file,
 )
 from tests.library.listener import Listener
-from tests.library.notifications.found_rows import FoundRows, cart, found_rows
+from tests.library.notifications.found_rows import FoundRows, cart, found_rows, run
 from tests.library.notifications.rounds import deliver, look
 from truelog.lag import notification_lag
 from truelog.notifications import delivery, history, intake, notifier
 from truelog.notifications.rules.declaration import check
 from truelog.notifications.rules.row import RowRule
+from truelog.patterns.expression import UNKNOWN
+from truelog.storage.database import Connection
 from truelog.support.errors import BadInput
-from truelog.support.settings import Settings
+from truelog.support.settings import PROJECT, Settings
+from truelog.views import catalogue
 
 MINUTE = timedelta(minutes=1)
 COLUMNS = {"cart_id": "text", "product": "text", "quantity": "number"}
@@ -60,6 +64,17 @@ def test_a_bad_rule_is_refused(changed: dict[str, Any], reason: str) -> None:
     assert check(RULE, "many", COLUMNS).fits(cart("a", 11))
     with pytest.raises(BadInput, match=reason):
         check(RULE | changed, "many", COLUMNS)
+
+
+def test_the_thresholds_in_the_documents_fit_views_that_publish() -> None:
+    page = (PROJECT / "docs" / "notifications.md").read_text()
+    shown = re.findall(r'^\| `(\w+)` \| `--when "(.*?)"(?: --until "(.*?)")?` \|', page, re.MULTILINE)
+    assert {view for view, *_ in shown} == {"cart", "price_moves", "sensor_alerts"}
+    for name, condition, until in shown:
+        view = catalogue.load_view(name, PROJECT / "spark_apps" / "views")
+        assert view.publish
+        changed = {"subject": name, "condition": condition, "until": until or None, "template": f"${view.key[0]}"}
+        check(RULE | changed, "example", dict.fromkeys(view.columns, UNKNOWN))
 
 
 def test_what_goes_wrong_in_a_condition_fits_no_row() -> None:
@@ -101,6 +116,20 @@ def test_an_incident_lasts_until_its_last_row_leaves(told: Settings, carts: Foun
     carts.change(cart("a", 12))
     deliver(told, carts.connection)
     assert listener.taken[2]["incident"] != opened["incident"]
+
+
+def test_a_sensor_that_is_in_range_again_resolves_its_alert(
+    told: Settings, quiet: Connection, listener: Listener
+) -> None:
+    with found_rows(quiet, "sensor_alerts") as alerts:
+        fits, until = "readings >= 3 AND is_last", "NOT is_last"
+        set_row_rule(quiet, "broken", fits, until=until, template="$sensor_id $readings", view="sensor_alerts")
+        look(quiet)
+        for readings, is_last in ((2, True), (3, True), (4, True), (4, False)):
+            alerts.change(run(readings, is_last=is_last))
+            look(quiet)
+        deliver(told, quiet)
+    assert said(listener) == [("opened", "s1 3"), ("resolved", "Resolved: s1 3")]
 
 
 def test_a_row_that_fits_for_too_short_a_time_causes_none(told: Settings, carts: FoundRows, listener: Listener) -> None:
