@@ -28,6 +28,7 @@ from truelog.support.settings import Settings
 RATE = 1_000  # requests per second
 FLOODS = 5
 QUESTIONS = 2_000
+ASKED = 200  # per second
 
 _CONNECTIONS = 16
 _WARM_REQUESTS = 30 * RATE  # from other addresses, each within its limit
@@ -109,7 +110,8 @@ def _floods(settings: Settings) -> Row:
 def _over_http(settings: Settings) -> Row:
     """Ask the API, each time from when the question is due."""
     runtime.up(settings, ["api"], tethered=True)
-    readers = Readers(settings, [f"/rate-limits/{each}" for each in _busy(settings)], QUESTIONS, b'"advisory":true')
+    paths = [f"/rate-limits/{each}" for each in _busy(settings)]
+    readers = Readers(settings, paths, QUESTIONS, b'"advisory":true', rate=ASKED)
     began = time.monotonic()
     readers.read()
     return _asked("rate limit over HTTP", sorted(readers.seconds), time.monotonic() - began)

@@ -51,6 +51,7 @@ class Readers:
     paths: list[str]
     reads: int
     expects: bytes  # in each answer
+    rate: int = RATE  # per second
     began: float = field(default_factory=time.monotonic)
     seconds: list[float] = field(default_factory=list)
     wrong: list[int] = field(default_factory=list)
@@ -69,7 +70,7 @@ class Readers:
         connection = HTTPConnection(api.host, api.port, timeout=30)
         headers = {"Authorization": f"Bearer {self.settings.reader_key.get_secret_value()}"}
         for number in range(begin, self.reads, _CONNECTIONS):
-            due = self.began + number / RATE
+            due = self.began + number / self.rate
             waiting.wait(max(0.0, due - time.monotonic()))
             connection.request("GET", self.paths[number % len(self.paths)], headers=headers)
             response = connection.getresponse()

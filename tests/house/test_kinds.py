@@ -1,6 +1,7 @@
-"""Nothing above `truelog.tables` names a kind of table, so that a new kind is one folder.
+"""Nothing outside the folder of a kind of table names the kind, so that a new kind is one folder.
 
 A module names a kind if it imports from the folder or the declaration of a kind, or asks a table for its kind.
+`tables/kinds.py` lists the kinds.
 """
 
 import ast
@@ -36,6 +37,14 @@ ABOUT = {
     )
 }
 QUESTIONS = {"dedupe", "horizon", "derivation"}
+LIST = "kinds.py"
+# The imports of kinds by other modules of `tables`, which may only become fewer.
+REMAINING = {
+    "shown/meanings.py": 3,
+    "staging/batch_plans.py": 2,
+    "staging/changed_files.py": 1,
+    "staging/repeated_plans.py": 1,
+}
 
 
 def named_kinds(root: Path) -> Counter[str]:
@@ -50,13 +59,39 @@ def named_kinds(root: Path) -> Counter[str]:
     )
 
 
+def named_beside_the_kinds(root: Path) -> Counter[str]:
+    """The number of imports of kinds in each module of `tables` that is not in the folder of a kind."""
+    folders = {name.split(".")[2] for name in KINDS}
+    return Counter(
+        str(place)
+        for name, tree in modules(root, f"{LIBRARY}/tables/*.py")
+        if (place := Path(name).relative_to(f"{LIBRARY}/tables")).parts[0] not in {*folders, LIST}
+        for _ in _imported(tree)
+    )
+
+
+def _imported(tree: ast.Module) -> list[str]:
+    return [name for _, name in imports(tree) if name.startswith(KINDS + DECLARATIONS)]
+
+
 def _named(tree: ast.Module) -> Iterator[str]:
-    yield from (name for _, name in imports(tree) if name.startswith(KINDS + DECLARATIONS))
+    yield from _imported(tree)
     yield from (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in QUESTIONS)
 
 
 def test_packages_above_the_tables_name_no_kind() -> None:
     assert named_kinds(PROJECT) == {}
+
+
+def test_no_other_module_of_the_tables_names_a_kind() -> None:
+    assert named_beside_the_kinds(PROJECT) == REMAINING
+
+
+def test_a_kind_that_is_named_beside_the_kinds_is_seen(tmp_path: Path) -> None:
+    named = "from truelog.tables.fold import merge\nfrom truelog.views.join import Join\nisinstance(view, Join)\n"
+    planted = ("compiler.py", "shown/x.py", "fold/merge.py", LIST)
+    plant(tmp_path, {f"{LIBRARY}/tables/{name}": named for name in planted})
+    assert named_beside_the_kinds(tmp_path) == {"compiler.py": 2, "shown/x.py": 2}
 
 
 def test_a_named_kind_is_seen(tmp_path: Path) -> None:

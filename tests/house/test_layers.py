@@ -5,15 +5,20 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from tests.house.layers import LIBRARY, ORDER
-from tests.house.tree import PROJECT, modules, plant
+from tests.house.tree import PROJECT, imports, modules, plant
 
 MAY_IMPORT_RUNTIME = f"{LIBRARY}/cli/commands/services.py"  # this module starts and stops the services
 ABOVE_RUNTIME = ("demo", "pages", "truelog.cli")
 MODULES = 14
+# An event file may declare a captured table, and the event type of such a table is made from an event type.
+CIRCLES = [
+    "truelog.schema.batch_validation truelog.schema.change truelog.schema.decode truelog.schema.event "
+    "truelog.schema.plain_records truelog.schema.record_validation"
+]
 
 
 def upward_imports(root: Path) -> list[str]:
@@ -43,6 +48,37 @@ def imports_from_above(root: Path) -> list[str]:
         for line, imported in _imports(tree)
         if imported.startswith(ABOVE_RUNTIME)
     ]
+
+
+def circles(root: Path) -> list[str]:
+    """Groups of modules that import each other, directly or through others, at any time."""
+    names = {_module(name): tree for name, tree in modules(root, f"{LIBRARY}/*.py")}
+    imported = {name: {each for _, each in imports(tree) for each in _own(each, names)} for name, tree in names.items()}
+    reached = {name: _reached(name, imported) for name in imported}
+    groups = {frozenset({name, *(each for each in reached[name] if name in reached[each])}) for name in reached}
+    return sorted(" ".join(sorted(group)) for group in groups if len(group) > 1 or {*group} <= imported[min(group)])
+
+
+def _module(path: str) -> str:
+    return path.removeprefix("include/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _own(imported: str, names: Collection[str]) -> Iterator[str]:
+    """The module of the library that an import of a name reads: the name may be a module, or something in one."""
+    for each in (imported, imported.rpartition(".")[0]):
+        if each in names:
+            yield each
+            return
+
+
+def _reached(name: str, imported: Mapping[str, set[str]]) -> set[str]:
+    found, due = set[str](), [*imported[name]]
+    while due:
+        each = due.pop()
+        if each not in found:
+            found.add(each)
+            due += imported[each]
+    return found
 
 
 def packages_too_large(root: Path) -> list[str]:
@@ -96,6 +132,10 @@ def test_packages_import_only_what_is_below_them() -> None:
     assert upward_imports(PROJECT) == []
 
 
+def test_no_modules_import_each_other() -> None:
+    assert circles(PROJECT) == CIRCLES
+
+
 def test_the_library_does_not_import_runtime() -> None:
     assert runtime_imports(PROJECT) == []
 
@@ -139,6 +179,17 @@ def test_upward_imports_are_seen(tmp_path: Path) -> None:
         "stray/x.py:1 imports truelog.support.x",
         "stray is not in ORDER",
     ]
+
+
+def test_modules_that_import_each_other_are_seen(tmp_path: Path) -> None:
+    planted = {
+        "log/a.py": "from truelog.log import b\n",
+        "log/b.py": "def f():\n    from truelog.log.c import g\n",
+        "log/c.py": "if TYPE_CHECKING:\n    from truelog.log.a import h\n",
+        "log/d.py": "from truelog.log.a import h\n",
+    }
+    plant(tmp_path, {f"{LIBRARY}/{name}": text for name, text in planted.items()})
+    assert circles(tmp_path) == ["truelog.log.a truelog.log.b truelog.log.c"]
 
 
 def test_imports_of_runtime_are_seen(tmp_path: Path) -> None:

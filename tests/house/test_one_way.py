@@ -14,9 +14,9 @@ LIBRARY = "include/truelog/*.py"
 # The modules that may call a view's transform or total its rows, and why.
 ALLOWED = {
     "include/truelog/views/view.py": "applies the transform to the events that are not too late",
-    "include/truelog/tables/side_tables.py": "applies a Group's transform, and adds the coordinates of its inputs",
+    "include/truelog/tables/fold/compile.py": "applies a Group's transform, and adds the coordinates of its inputs",
     "include/truelog/tables/table.py": "defines Table.totals_of",
-    "include/truelog/tables/compiler.py": "applies a transform to empty frames, to check its plan",
+    "include/truelog/tables/added/compile.py": "applies a transform to empty frames, to check its plan",
     "include/truelog/tables/fingerprint.py": "applies a transform to empty frames, to hash its plan",
     "include/truelog/kernel/bad_records.py": "runs the transform alone, to see on which records it fails",
     "include/truelog/tables/tracing/contributions.py": "totals by record, to find the records that explain a row",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from confluent_kafka import Producer
@@ -168,6 +168,7 @@ SHORT: Mapping[str, Any] = {"text": (str, Field(max_length=3))}
 LONG: Mapping[str, Any] = {"text": (str, Field(max_length=6))}
 OPTIONAL: Mapping[str, Any] = {"text": (str | None, None)}
 WITH_COUNTRY: Mapping[str, Any] = {"text": (str, Field(max_length=3)), "country": (str | None, None)}
+CLOSED: Mapping[str, Any] = {"text": (Literal["one", "four"], ...)}
 
 
 def test_a_field_that_was_sent_before_it_was_declared(remarks: Remarks) -> None:
@@ -232,6 +233,24 @@ def test_a_wider_bound_judges_only_new_records(remarks: Remarks) -> None:
     after = remarks.certificate(remarks.reconcile())
     assert after.event_versions == {remarks.name: UsedVersions(1, (2,))}
     assert remarks.verify(after) == ("EQUAL", "")
+
+
+def test_a_field_that_lists_its_values_later_keeps_earlier_records_until_they_are_judged_again(
+    remarks: Remarks,
+) -> None:
+    """What an upgrade to closed verbs does: every layer agrees before it, after it, and after a rejudge."""
+    remarks.declare(**LONG)
+    remarks.send({"text": "one"}, {"text": "eleven"})
+    remarks.archive()
+    remarks.declare(**CLOSED)
+    remarks.send({"text": "four"}, {"text": "eleven"})
+    remarks.archive()
+    remarks.stream()
+    assert remarks.rows() == {"one": 1, "eleven": 1, "four": 1}
+    remarks.require_equal()
+    remarks.rejudge()
+    assert remarks.rows() == {"one": 1, "four": 1}
+    remarks.require_equal()
 
 
 def test_a_record_on_which_the_transform_failed_counts_after_a_rejudge(remarks: Remarks) -> None:

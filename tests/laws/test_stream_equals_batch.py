@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType
 from tests.beds import real_path as bed
 from tests.beds.lab import Lab, cases
 from tests.beds.real_path import RealPath, real_path
+from tests.kinds_covered import without_view
 from tests.laws import views
 from tests.laws.events import Record
 from tests.laws.measures import MEASURED, without_law
@@ -170,6 +171,12 @@ def path(postgresql: Settings, s3: Settings, spark_session: None) -> Iterator[Re
 
 def test_the_laws_cover_every_measure() -> None:
     assert without_law(MEASURED) == without_law(EXTREMES) == set()
+
+
+def test_the_laws_cover_every_kind_of_table() -> None:
+    assert without_view(VIEWS.values()) == []
+    assert without_view(each for each in VIEWS.values() if not isinstance(each, Searches)) == ["Searches"]
+    assert without_view(replace(each, dedupe=None) for each in VIEWS.values()) == ["Seen"]
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -7,17 +7,19 @@
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog.archive import reader as archive_reader
 from truelog.archive.reader import Wanted
-from truelog.batch.batch_context import BatchContext
+from truelog.batch.batch_context import SIDE_BY_SIDE, BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.history import shown_rows
 from truelog.history.explain_cost import archived_end
@@ -27,6 +29,7 @@ from truelog.history.shown_rows import ShownRows, as_data
 from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
 from truelog.schema.names import COORDINATES
+from truelog.spark.session import small_session
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
@@ -38,9 +41,20 @@ from truelog.tables.row_filter import RowFilter
 from truelog.tables.staging.value_error import FAILURES, is_value_error, reason
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import EVENT_TIME, PLACE, STEP, EventSteps, Place
-from truelog.tables.tracing.trace import REASON, Trace
+from truelog.tables.tracing.trace import REASON, Trace, TracedTable
+
+# For so few records, most of the time is that of planning, and generated code takes longer to make than it saves.
+SMALL_RECORDS = 200_000
+# Spark writes a description of each plan for its pages, which are off. With all fields, it takes longer than the plan.
+_UNDESCRIBED = {
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.debug.maxToStringFields": "1",
+    "spark.sql.maxPlanStringLength": "0",
+}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_A = TypeVar("_A")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,7 @@ def explain(
     began, settings = time.monotonic(), context.settings
     with connect(settings, autocommit=True) as connection:
         table.require_same_code(connection, compiled)
+        context = _in_session(context, merge.positions(connection, compiled).only(compiled.view.reads))
         rebuilder = Rebuilder(context, connection, compiled)
         rebuilder.require_reading()
         key = parse_key(context.spark, compiled.own, given)
@@ -112,6 +127,17 @@ def explain(
             time.monotonic() - began,
             _count_refused(trace, events),
         )
+
+
+def _in_session(context: BatchContext, positions: Positions) -> BatchContext:
+    """The context, with a session for small batches if there are few records below the positions."""
+    if not _is_small(positions):
+        return context
+    return replace(context, spark=small_session(context.spark, context.settings.spark_catalog() | _UNDESCRIBED))
+
+
+def _is_small(positions: Positions) -> bool:
+    return sum(each.end - each.start for each in Positions().ranges_to(positions)) <= SMALL_RECORDS
 
 
 def _rows_after(settings: Settings, compiled: CompiledView, trace: Trace, steps: EventSteps) -> dict[int, ShownRows]:
@@ -158,8 +184,18 @@ class _Tracing:
         wanted = Wanted.between(Positions(), self.end.only(table.view.reads))
         return self.rebuilder.transformed_by_record(table, wanted, self.end)
 
-    def computed(self, rows: DataFrame) -> DataFrame:
-        return rows.localCheckpoint()
+    def kept(self, tables: Collection[Table]) -> list[DataFrame]:
+        rows = [self.transformed_rows(each) for each in tables]
+        return self.computed(rows) if _is_small(self.end.only(self.compiled.view.reads)) else rows
+
+    def computed(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
+        return _side_by_side(lambda each: each.localCheckpoint(), frames)
+
+
+def _side_by_side(work: Callable[[_A], _T], items: Iterable[_A]) -> list[_T]:
+    """What `work` returns for each item. One alone leaves cores idle while Spark plans."""
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        return list(pool.map(work, items))
 
 
 def _list_events(trace: Trace, page: Page) -> _Listed:
@@ -167,8 +203,10 @@ def _list_events(trace: Trace, page: Page) -> _Listed:
     every = (source.listed.select(PLACE, EVENT_TIME) for source in trace.tables)
     events = reduce(DataFrame.unionByName, every).distinct()
     is_before = F.lit(True) if page.before is None else F.col(PLACE) < _place(events, page.before)
-    [(total, before)] = events.agg(F.count("*"), F.count_if(is_before)).collect()
-    found = events.where(is_before).orderBy(F.desc(PLACE)).limit(page.limit).collect()[::-1]
+    counted = events.agg(F.count("*"), F.count_if(is_before))
+    last = events.where(is_before).orderBy(F.desc(PLACE)).limit(page.limit)
+    [(total, before)], listed = _side_by_side(lambda each: each.collect(), (counted, last))
+    found = listed[::-1]
     return _Listed(
         [Place(*row[PLACE]) for row in found], [row[EVENT_TIME] for row in found], before - len(found), total
     )
@@ -197,9 +235,12 @@ def _verdict(stored: _Stored, rebuilt: ShownRows, total: int, missing: int) -> t
 def _events(
     settings: Settings, trace: Trace, steps: EventSteps, listed: _Listed, rows: Mapping[int, ShownRows]
 ) -> list[ExplainedEvent]:
+    def added_by(source: TracedTable) -> dict[int, ShownRows]:
+        return shown_rows.of_states(settings, source.table, steps.at_events(source.listed))
+
     adds: dict[int, list[Addition]] = {}
-    for source in trace.tables:
-        for step, added in shown_rows.of_states(settings, source.table, steps.at_events(source.listed)).items():
+    for source, found in zip(trace.tables, _side_by_side(added_by, trace.tables), strict=True):
+        for step, added in found.items():
             relation = source.table.relation
             adds.setdefault(step, []).extend(Addition(relation, each.key_data, each.row_data) for each in added)
     refused = _refused(trace, steps, rows)

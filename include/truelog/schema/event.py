@@ -5,23 +5,24 @@ file. On the wire, an event is one flat JSON object with the envelope (`event_id
 Undeclared fields remain in the raw bytes. A missing optional field is NULL.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import get_annotations
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, create_model, field_validator
 from pydantic import Field as Declared
 
 from truelog.schema import declaration_files, derived, required
 from truelog.schema.derived import Derivation
-from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
+from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, annotations, fields_of
 from truelog.schema.loading import declaration_module
 from truelog.schema.quality import DEFAULTS, Quality
 from truelog.schema.required import Required
@@ -77,6 +78,12 @@ def _instant(value: Any) -> datetime:
     if isinstance(value, str):
         return timestamps.parse_timestamp(value)
     raise ValueError(timestamps.REFUSED)
+
+
+@cache
+def model_of(name: str, fields: str) -> type[Event]:
+    """The model with these fields, given as JSON, made once in each process."""
+    return create_model(name.title().replace("_", ""), __base__=Event, **annotations(json.loads(fields)))
 
 
 _ENVELOPE = {*Event.model_fields, "type"}  # `type` says in a request which event it is
@@ -147,12 +154,13 @@ class EventType:
         required.require_valid(self.name, self.required, self.fields)
         self.quality.require_valid(self.name, self.nullable)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to other processes as data, because the class of a registered model exists only in this process."""
-        from truelog.schema import event_version  # a local import, because that module imports this one
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to other processes with the fields as data: the class of a registered model exists only here."""
+        declared = {name: value for name, value in vars(self).items() if name in self.__dataclass_fields__}
+        return declared | {"model": json.dumps([each.as_data() for each in self.fields], sort_keys=True)}
 
-        place = {name: getattr(self, name) for name in ("version", "reading", "topic_id", "past")}
-        return event_version.revive, (self.name, event_version.declaration_of(self), self.topic, self.quality, place)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"model": model_of(state["name"], state["model"])})
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

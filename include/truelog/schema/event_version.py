@@ -10,21 +10,17 @@ begins another reading.
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timedelta
-from functools import cache
-from typing import Any, Literal
+from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field as Declared
-from pydantic import create_model
 
 from truelog.schema import derived, required
 from truelog.schema.change import decode_changes
 from truelog.schema.decode import decode
 from truelog.schema.derived import Derivation
-from truelog.schema.event import CHANGES, LENIENT_CHANGES, Event, EventType, PastVersion, Topic
-from truelog.schema.field import Field
+from truelog.schema.event import CHANGES, LENIENT_CHANGES, EventType, PastVersion, Topic, model_of
 from truelog.schema.quality import Quality
 from truelog.support.errors import BadDeclaration
 
@@ -35,16 +31,6 @@ Decoder = Callable[[EventType, pa.Array, pa.Array, timedelta, Columns], pa.Recor
 # A changed decoder gets a new number, and the old one stays, because it judges the records of earlier versions.
 DECODERS: Mapping[int, Decoder] = {1: decode, LENIENT_CHANGES: decode_changes, CHANGES: decode_changes}
 
-_TYPES: Mapping[str, Any] = {
-    "str": str,
-    "int": int,
-    "bool": bool,
-    "float": float,
-    "datetime": datetime,
-    "list[str]": list[str],
-}
-_BOUNDS = {"least": "ge", "most": "le", "shortest": "min_length", "longest": "max_length"}
-
 
 def declaration_of(event_type: EventType) -> dict[str, Any]:
     """The declaration as data. Documentation, quality and topic settings are not part of it."""
@@ -52,17 +38,10 @@ def declaration_of(event_type: EventType) -> dict[str, Any]:
     return {
         "decoder": event_type.decoder,
         "future_limit": event_type.future_limit.total_seconds(),
-        "fields": [_field_as_data(each) for each in event_type.fields],
+        "fields": [each.as_data() for each in event_type.fields],
         **({"derived": columns} if columns else {}),  # absent if the type derives no column
         **({"required": required.as_data(event_type.required)} if event_type.required else {}),
     }
-
-
-def _field_as_data(declared: Field) -> dict[str, Any]:
-    bounds = {name: getattr(declared, name) for name in _BOUNDS}
-    given = {name: bound for name, bound in bounds.items() if bound is not None}
-    values = {"values": list(declared.values)} if declared.values else {}
-    return {"name": declared.name, "type": declared.type_name, "required": declared.required, **given, **values}
 
 
 def from_declaration(name: str, declaration: Declaration, topic: Topic, quality: Quality) -> EventType:
@@ -71,32 +50,13 @@ def from_declaration(name: str, declaration: Declaration, topic: Topic, quality:
     Raises:
         BadDeclaration: this release cannot judge records as the declaration says.
     """
-    model = _model(name, json.dumps(declaration["fields"], sort_keys=True))
+    model = model_of(name, json.dumps(declaration["fields"], sort_keys=True))
     limit = timedelta(seconds=declaration["future_limit"])
     rules = tuple(required.from_data(declaration.get("required", ())))
     event_type = EventType(name, model, topic, quality, _derived(declaration), rules, limit, declaration["decoder"])
     if declaration_of(event_type) != declaration or event_type.decoder not in DECODERS:
         raise BadDeclaration(f"{name}: a newer release of Truelog made this version of the event type: upgrade first.")
     return event_type
-
-
-def revive(name: str, declaration: Declaration, topic: Topic, quality: Quality, place: Mapping[str, Any]) -> EventType:
-    """The event type that another process sent; `place` is its place in the registry."""
-    return replace(from_declaration(name, declaration, topic, quality), **place)
-
-
-@cache
-def _model(name: str, fields: str) -> type[Event]:
-    """The model with these fields, made once in each process."""
-    annotations: dict[str, Any] = {}
-    for each in json.loads(fields):
-        python_type = Literal[tuple(each["values"])] if "values" in each else _TYPES[each["type"]]
-        bounds = {argument: each[bound] for bound, argument in _BOUNDS.items() if bound in each}
-        if each["required"]:
-            annotations[each["name"]] = (python_type, Declared(**bounds))
-        else:
-            annotations[each["name"]] = (python_type | None, Declared(default=None, **bounds))
-    return create_model(name.title().replace("_", ""), __base__=Event, **annotations)
 
 
 def require_compatible(new: EventType, earlier: Mapping[int, Declaration]) -> None:

@@ -6,7 +6,7 @@ rejected when the file is loaded, not when the first record arrives.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType, UnionType
@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pyarrow as pa
 from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import BaseModel
+from pydantic import Field as Declared
 from pydantic.fields import FieldInfo
 
 from truelog.schema.names import COORDINATES
@@ -30,6 +31,9 @@ TYPES: Mapping[Any, pa.DataType] = {
     list[str]: pa.list_(pa.string()),
 }
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+_TYPES: Mapping[str, Any] = {"list[str]" if each == list[str] else each.__name__: each for each in TYPES}
+_BOUNDS = {"least": "ge", "most": "le", "shortest": "min_length", "longest": "max_length"}
 
 COLUMN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 # Columns that the platform adds to an event in a transform.
@@ -49,6 +53,13 @@ class Field:
     longest: int | None = None
     values: tuple[str, ...] = ()  # the allowed values; empty if the declaration does not list them
     description: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """The field as JSON data, without its description."""
+        bounds = {name: getattr(self, name) for name in _BOUNDS}
+        given = {name: bound for name, bound in bounds.items() if bound is not None}
+        values = {"values": list(self.values)} if self.values else {}
+        return {"name": self.name, "type": self.type_name, "required": self.required, **given, **values}
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -133,3 +144,16 @@ def _limit(where: str, python_type: Any, limit: Any) -> Any:
     if python_type is int and not (type(limit) is int and INT64_MIN <= limit <= INT64_MAX):
         raise BadDeclaration(f"{where}: the bound {limit} of an integer field must be a 64-bit integer.")
     return limit
+
+
+def annotations(fields: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The type and the declaration of each field of a model, by name, from the data of the fields."""
+    found: dict[str, Any] = {}
+    for each in fields:
+        python_type = Literal[tuple(each["values"])] if "values" in each else _TYPES[each["type"]]
+        bounds = {argument: each[bound] for bound, argument in _BOUNDS.items() if bound in each}
+        if each["required"]:
+            found[each["name"]] = (python_type, Declared(**bounds))
+        else:
+            found[each["name"]] = (python_type | None, Declared(default=None, **bounds))
+    return found

@@ -6,7 +6,7 @@ settings to the JVM as arguments, which other users can read.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,14 +51,14 @@ def session(settings: Settings, name: str, *, quick: bool = False, batch: bool =
     return spark
 
 
-def small_session(spark: SparkSession) -> SparkSession:
+def small_session(spark: SparkSession, further: Mapping[str, str] | None = None) -> SparkSession:
     """A session of the same application for small batches: one partition, and no generated code.
 
     To generate and compile code for a plan takes longer than to interpret it for some thousand rows. Plans do not
-    adapt themselves, because one partition leaves nothing to decide.
+    adapt themselves, because one partition leaves nothing to decide. `further` has more of the session's configuration.
     """
     small = spark.newSession()
-    for key, value in _SMALL.items():
+    for key, value in (_SMALL | dict(further or {})).items():
         small.conf.set(key, value)
     return small
 

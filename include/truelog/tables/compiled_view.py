@@ -1,11 +1,39 @@
 """A compiled view: a view checked against its events, as the list of its tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from truelog.tables.table import Table
 from truelog.views.view import View
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """A table that a view's kind compiles.
+
+    name, view: the name and the declaration of the view, which is of the kind that compiles it.
+    schemas: those of the registered event types.
+    table: the declaration of the table, which is `view` for the table that readers query.
+    side: the name of the side table, or "".
+    earlier: the compiled tables before this one. All side tables come before the table that readers query.
+    """
+
+    spark: SparkSession
+    name: str
+    view: Any
+    schemas: Mapping[str, StructType]
+    table: View
+    side: str
+    earlier: tuple[Table, ...]
+
+    def side_table(self, side: str) -> Table:
+        """The compiled side table with this name."""
+        return next(each for each in self.earlier if each.side == side)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,6 @@ from pyspark.sql.types import StructType
 from truelog.support.durations import seconds
 from truelog.tables import plan
 from truelog.tables.plan import empty_frame
-from truelog.views.group import Group
-from truelog.views.join import Match
 from truelog.views.view import View
 
 # Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
@@ -47,36 +45,13 @@ class Referenced:
 
 def fingerprint(view: View, referenced: Referenced) -> str:
     """The fingerprint of a view."""
-    parts = [
-        *_plan(referenced.selected),
-        json.dumps([(topic, referenced.fields[topic].jsonValue()) for topic in view.reads]),
-        *_declared(view),
-        f"meaning {MEANING}",
-    ]
-    return f"{_FORMULA}:{_hash(parts)}"
+    fields = json.dumps([(topic, referenced.fields[topic].jsonValue()) for topic in view.reads])
+    return of_parts(*plan_parts(referenced.selected), fields, *declared_parts(view))
 
 
-def fold_fingerprint(group: Group, rows: DataFrame) -> str:
-    """The fingerprint of a Group's own table, given the fold of no inputs."""
-    parts = [*_plan(rows), *_declared(group), repr((group.by, group.most)), f"meaning {MEANING}"]
-    return f"{_FORMULA}:{_hash(parts)}"
-
-
-def steps_fingerprint(table: View, group: Group, every: int, declared: DataFrame) -> str:
-    """The fingerprint of a table that follows from steps, given a frame that declares them."""
-    parts = [*_plan(declared), *_declared(table), repr((group.by, group.most, every)), f"meaning {MEANING}"]
-    return f"{_FORMULA}:{_hash(parts)}"
-
-
-def judged_fingerprint(view: View, named: object, language: int) -> str:
-    """The fingerprint of a table that follows from rules: what they may name, and the number of their language."""
-    parts = [*_declared(view), repr(named), f"language {language}", f"meaning {MEANING}"]
-    return f"{_FORMULA}:{_hash(parts)}"
-
-
-def joined_fingerprint(view: View, counts: Mapping[str, Match]) -> str:
-    """The fingerprint of a table of counts. Those of the tables that it follows from are added to the view's."""
-    return f"{_FORMULA}:{_hash([*_declared(view), repr(dict(counts)), f'meaning {MEANING}'])}"
+def of_parts(*parts: str) -> str:
+    """The fingerprint of a table whose rows these texts determine."""
+    return f"{_FORMULA}:{_hash([*parts, f'meaning {MEANING}'])}"
 
 
 def combined(fingerprints: list[str]) -> str:
@@ -84,14 +59,16 @@ def combined(fingerprints: list[str]) -> str:
     return f"{_FORMULA}:{_hash(fingerprints)}"
 
 
-def _plan(selected: DataFrame) -> Iterator[str]:
+def plan_parts(selected: DataFrame) -> Iterator[str]:
+    """The plan of a transform or a fold, and the columns that it selects."""
     analyzed = plan.analyzed(selected)
     yield _renumbered(analyzed.toString())
     yield json.dumps(plan.literals(analyzed))  # as they are: renumbering also changes a text such as "item#7"
     yield json.dumps([(each.name, each.dataType.jsonValue()) for each in selected.schema])
 
 
-def _declared(view: View) -> Iterator[str]:
+def declared_parts(view: View) -> Iterator[str]:
+    """What every declaration has and rows depend on."""
     yield repr(view.key)
     yield repr(dict(view.measures))
     yield repr(view.keep and seconds(view.keep))

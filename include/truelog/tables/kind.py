@@ -7,7 +7,7 @@ folder and is listed once, in `kinds.py`. Everything above `tables/` calls these
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,8 @@ from truelog.log.records import EventFrames
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import stage
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.added.compile import compile_added
+from truelog.tables.compiled_view import CompiledView, Compiling
 from truelog.tables.output import changes
 from truelog.tables.row_filter import RowFilter
 from truelog.tables.stage import NO_ROWS, StagedRows
@@ -26,6 +27,7 @@ from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import STEP, contributions
 from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
+from truelog.views.view import View
 
 _T = TypeVar("_T")
 
@@ -86,6 +88,30 @@ class Repair(Protocol):
 class Kind:
     """The kind of a table to which events are added. Other kinds replace what differs."""
 
+    def is_declared_by(self, view: View) -> bool:
+        """Whether the view's own table is of this kind, which is the last to be asked. It then compiles all tables."""
+        return True
+
+    def side_tables(self, view: Any) -> Mapping[str, View]:
+        """The side tables of a view of this kind, by name: each follows only from events and from tables before it."""
+        return {}
+
+    def further_side_tables(self, view: View) -> Mapping[str, View]:
+        """The side tables of this kind that a view has whatever its own kind is."""
+        return {}
+
+    def rows_of_records(self, view: Any) -> Mapping[str, tuple[str, ...]]:
+        """The side tables with a row for each record, and the columns that identify a row to readers."""
+        return {}
+
+    def compile(self, compiling: Compiling) -> Table:
+        """Compile a table of a view of this kind.
+
+        Raises:
+            BadDeclaration: the declaration has an error.
+        """
+        return compile_added(compiling)
+
     def is_kind_of(self, table: Table) -> bool:
         """Whether the table is of this kind, which is the last to be asked."""
         return True
@@ -99,7 +125,7 @@ class Kind:
     def trace(self, tracing: Tracing) -> Trace:
         """The contributions with the row's key, which add up to the row."""
         table = tracing.compiled.own
-        added = tracing.computed(contributions(table, tracing.transformed_rows(table), tracing.only))
+        [added] = tracing.computed([contributions(table, tracing.transformed_rows(table), tracing.only)])
         by_step = table.with_key(STEP, IntegerType())
         return Trace([TracedTable(table, added, added)], lambda steps: steps.states(by_step, added))
 

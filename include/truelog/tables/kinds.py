@@ -22,14 +22,26 @@ from truelog.tables.fold.kind import Fold
 from truelog.tables.join.kind import Join
 from truelog.tables.kind import Kind
 from truelog.tables.patterns.kind import Patterns
+from truelog.tables.searches.kind import Searches
 from truelog.tables.stage import StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
+from truelog.views.view import View
 
-KINDS = (Seen(), Patterns(), Fold(), Join(), Kind())  # the first that a table is of is its kind
+KINDS = (Seen(), Patterns(), Searches(), Fold(), Join(), Kind())  # the first that a table or a view is of is its kind
 
 _T = TypeVar("_T")
+
+
+def declared_kind(view: View) -> Kind:
+    """The kind of the view's own table."""
+    return next(kind for kind in KINDS if kind.is_declared_by(view))
+
+
+def further_side_tables(view: View) -> dict[str, View]:
+    """The side tables that a view has whatever its own kind is."""
+    return {name: side for kind in KINDS for name, side in kind.further_side_tables(view).items()}
 
 
 def create(connection: Connection, compiled: CompiledView) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from truelog.schema.names import COORDINATES
+from truelog.tables import kinds
 from truelog.tables.side_tables import side_tables
-from truelog.views.group import INPUTS, Group
 from truelog.views.view import View
 
 
@@ -18,14 +18,12 @@ class StoredCoordinates(NamedTuple):
 
 
 def stored_coordinates(view: View) -> Iterator[StoredCoordinates]:
-    """The coordinates in a view's tables. A `Latest` measure has those of the record that made it.
-
-    The key of a Group's input ends with the input's own coordinates, so readers identify its group.
-    """
-    for side, table in {"": view, **side_tables(view)}.items():
-        if isinstance(view, Group) and side == INPUTS:
-            yield StoredCoordinates(side, view.by, _columns(""))
-            continue
+    """The coordinates in a view's tables. A `Latest` measure has those of the record that made it."""
+    tables = {"": view, **side_tables(view)}
+    for side, key in kinds.declared_kind(view).rows_of_records(view).items():
+        yield StoredCoordinates(side, key, _columns(""))
+        del tables[side]
+    for side, table in tables.items():
         for name, measure in table.measures.items():
             if measure.keeps_one_event:
                 yield StoredCoordinates(side, table.key, _columns(f"{name}_"))

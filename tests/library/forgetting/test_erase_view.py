@@ -10,6 +10,11 @@ from psycopg import sql
 
 from tests.beds.archived import PER_URL, Archived, Click
 from tests.builders.notifications import no_notifications, notifier_is_at, told_of, told_of_row
+from tests.kinds_covered import without_view
+from tests.library import click_searches
+from tests.library.click_rules import MATCHES, PAIR, set_rule
+from tests.library.click_rules import rows as matches
+from tests.library.click_searches import HITS, hits, set_search
 from tests.library.click_views import ABOVE, ONCE, TIMELINE
 from truelog.archive.erasing.erase import ArchiveEraser
 from truelog.archive.table import open_catalog
@@ -125,3 +130,41 @@ def test_a_join_keeps_what_others_see(ground: Archived) -> None:
     ground.stream()
     assert rows(ground, "reader tweet") == [("cid", "t1"), ("cid", "t2")]
     assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+@pytest.mark.ground(view=MATCHES)
+def test_a_match_of_an_erased_event_disappears(ground: Archived) -> None:
+    set_rule(ground, "pair", **PAIR)
+    ground.click(0, [("a", "1", 10_801), ("a", "ann", 10_802), ("a", "5", 10_803)])
+    ground.click(1, [("b", "1", 10_801), ("b", "ann", 10_802)])
+    ground.stream()
+    assert [row[-1] for row in matches(ground)] == ["0:0 0:1", "1:0 1:1"]
+    assert erase(ground, "search_id", "ann") == 2
+    assert erase_view(ground.rebuilder).verdict == "EQUAL"
+    assert [row[-1] for row in matches(ground)] == ["0:0 0:2"]
+    assert "ann" not in stored(ground)
+    ground.require_output()
+    ground.click(1, [("b", "5", 10_804)])
+    ground.stream()
+    assert [row[-1] for row in matches(ground)] == ["0:0 0:2", "1:0 1:2"]
+    assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+@pytest.mark.ground(view=HITS)
+def test_a_hit_of_an_erased_text_disappears(ground: Archived) -> None:
+    set_search(ground, "outage", "down")
+    click_searches.click(ground, "ann is down", "bob is down")
+    assert hits(ground) == [("outage", 1, "0:0"), ("outage", 1, "0:1")]
+    assert erase(ground, "url", "ann is down") == 1
+    assert erase_view(ground.rebuilder).verdict == "EQUAL"
+    assert hits(ground) == [("outage", 1, "0:1")]
+    assert "ann" not in stored(ground)
+    ground.require_output()
+    click_searches.click(ground, "cid is down")
+    assert hits(ground) == [("outage", 1, "0:1"), ("outage", 1, "0:2")]
+    assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def test_each_kind_of_table_has_a_case() -> None:
+    marks = [mark for each in globals().values() for mark in getattr(each, "pytestmark", ())]
+    assert without_view(mark.kwargs["view"] for mark in marks if mark.name == "ground") == []

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.library.text.edit_rules import RULES
 from tests.library.text.public_edits import PUBLIC
 from truelog.text.edit import Change, Edit, Range, after, edit_at, edited
-
-RULES = {
-    "an insertion and the end": ("abc", edit_at(1, inserted="X"), edit_at(3, inserted="Y"), "aXbcY"),
-    "the same removal": ("abcd", edit_at(1, 2), edit_at(1, 2), "ad"),
-    "overlapping removals": ("abcdef", edit_at(1, 3), edit_at(2, 3), "af"),
-    "a removal within a removal": ("abcdef", edit_at(0, 6), edit_at(2, 2), ""),
-    "replacements of the same word": ("one two", edit_at(4, 3, "2"), edit_at(4, 3, "II"), "one 2II"),
-    "an insertion at the start of a removal": ("abcd", edit_at(1, 2), edit_at(1, inserted="x"), "axd"),
-    "an insertion at the end of a removal": ("abcd", edit_at(1, 2), edit_at(3, inserted="x"), "axd"),
-}
 
 
 @pytest.mark.parametrize(("text", "first", "second", "expected"), (PUBLIC | RULES).values(), ids=PUBLIC | RULES)

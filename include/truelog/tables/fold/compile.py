@@ -1,57 +1,110 @@
-"""Compiles the fold of a Group: checks it on frames without rows, and finds the types of the columns that it makes."""
+"""Compiles the tables of a Group: checks its fold on frames without rows, and finds the types of its columns."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from truelog.measures.measure import require_accepted
+from truelog.measures.value import Value
 from truelog.schema.names import COORDINATES
 from truelog.support.errors import BadDeclaration
 from truelog.tables import plan
-from truelog.tables.fingerprint import fold_fingerprint, steps_fingerprint
+from truelog.tables.added.compile import require_columns
+from truelog.tables.compiled_view import Compiling
+from truelog.tables.fingerprint import declared_parts, of_parts, plan_parts
 from truelog.tables.fold import checks as fold_checks
 from truelog.tables.fold.compiled import Fold
 from truelog.tables.fold.stepped import Stepped
 from truelog.tables.plan import empty_frame
+from truelog.tables.provenance_frame import ProvenanceFrame
 from truelog.tables.table import Table
-from truelog.views.group import Group
-from truelog.views.steps import Steps
+from truelog.views.group import INPUTS, Group
+from truelog.views.steps import NUMBER, Steps
 from truelog.views.view import View
 
 _STATE = "_state"
+_Compiled = tuple[Fold, StructType, str]  # with the columns of its rows, and the fingerprint
 
 
-@dataclass(frozen=True)
-class CompiledFold:
-    """The fold of a table, the columns of the table's rows, and the table's fingerprint."""
+def inputs_table(group: Group) -> View:
+    """The inputs of each group. The key ends with the coordinates of the record."""
+    return View(
+        reads=group.reads,
+        transform=partial(_with_coordinates, group),
+        key=(*group.by, *COORDINATES),
+        measures={name: Value() for name in group.inputs},
+        allowed_lateness=group.allowed_lateness,
+        keep=group.keep,
+    )
 
-    fold: Fold
-    schema: StructType
-    fingerprint: str
+
+def checkpoints_table(group: Group) -> View:
+    """The states of each group after some of its inputs. The key is that of the last of these inputs."""
+    return View(
+        reads=group.reads,
+        transform=group.transform,
+        key=(*group.by, *COORDINATES),
+        measures={NUMBER: Value(), **group.measures},
+        columns={NUMBER: "how many inputs of the group are before the checkpoint"},
+        keep=group.keep,
+    )
 
 
-def compile_fold(spark: SparkSession, name: str, group: Group, table: View, inputs: Table) -> CompiledFold:
-    """Compile a Group's fold, for the Group's own table or for its checkpoints.
+def _with_coordinates(group: Group, *events: Any) -> Any:
+    """The inputs of the groups, each with the coordinates of its record."""
+    frames: list[Any] = [ProvenanceFrame(each, COORDINATES) for each in events]
+    transformed: Any = group.transform(*frames)
+    selected = transformed.frame
+    return selected.where(reduce(Column.__and__, (F.col(name).isNotNull() for name in group.by)))
+
+
+def compile_folded(compiling: Compiling) -> Table:
+    """Compile a table with rows that follow from the inputs of a Group: its own table, or its checkpoints.
 
     Raises:
         BadDeclaration: the fold does not keep groups apart, or its result depends on more than the order of the inputs.
     """
+    name, group, table, inputs = compiling.name, compiling.view, compiling.table, compiling.side_table(INPUTS)
+    fold, schema, made_by = _compile_fold(compiling.spark, name, group, table, inputs)
+    require_columns(name, table, schema)
+    dtypes = {field.name: field.dataType for field in schema}
+    require_accepted(name, table.measures, dtypes)
+    compiled = Table(name, table, dtypes, made_by, scans=0, derivation=fold)
+    if _texts(compiled) > _texts(inputs):
+        raise BadDeclaration(
+            f"{name}: the key has {_texts(compiled)} text columns, so a long text of {group.by} is shorter than in "
+            f"the inputs. Move a text to the values."
+        )
+    return compiled
+
+
+def _texts(table: Table) -> int:
+    return sum(isinstance(table.dtypes[k], StringType) for k in table.view.key)
+
+
+def _compile_fold(spark: SparkSession, name: str, group: Group, table: View, inputs: Table) -> _Compiled:
     columns = StructType([StructField(column, inputs.dtypes[column]) for column in inputs.stored_columns])
     frame = empty_frame(spark, columns)
     if not isinstance(group.fold, Steps):
         rows = group.fold(frame)
         fold_checks.require_local(name, group.by, frame, rows, group.fold(frame))
         fold = Fold(inputs, group.by, partial(_fold_bounded, group.fold, group), lambda folded: folded)
-        return CompiledFold(fold, rows.schema, fold_fingerprint(group, rows))
+        return fold, rows.schema, _made_by(rows, group, group.by, group.most)
     declared = _declared(spark, name, group, group.fold, columns)
     stepped = Stepped(group.fold, group.by, group.most, _state_type(spark, name, group.fold), _used(declared))
     chosen = stepped.rows if table is group else stepped.checkpoints
-    made_by = steps_fingerprint(table, group, group.fold.every, declared)
+    made_by = _made_by(declared, table, group.by, group.most, group.fold.every)
     schema = chosen(stepped.run(frame)).schema
-    return CompiledFold(Fold(inputs, group.by, stepped.run, chosen), schema, made_by)
+    return Fold(inputs, group.by, stepped.run, chosen), schema, made_by
+
+
+def _made_by(frame: DataFrame, table: View, *numbers: object) -> str:
+    """The fingerprint of a table, given a frame that declares what makes its rows, and what else decides."""
+    return of_parts(*plan_parts(frame), *declared_parts(table), repr(numbers))
 
 
 def _fold_bounded(fold: Callable[[DataFrame], DataFrame], group: Group, inputs: DataFrame) -> DataFrame:

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 
 from truelog.storage.database import Connection
 from truelog.tables import stage
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView, Compiling
 from truelog.tables.fold import compiled as folding
 from truelog.tables.fold import failing, merge
+from truelog.tables.fold.compile import checkpoints_table, compile_folded, inputs_table
 from truelog.tables.fold.compiled import checkpoints_of, fold_of, inputs_of
 from truelog.tables.fold.repair import repair_groups
 from truelog.tables.fold.trace import trace_group
@@ -20,13 +21,29 @@ from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.staging.failed_group import FailedGroup
 from truelog.tables.table import Table
 from truelog.tables.tracing.trace import Trace, Tracing
-from truelog.views.group import INPUTS
+from truelog.views.group import CHECKPOINTS, INPUTS, Group
+from truelog.views.steps import Steps
+from truelog.views.view import View
 
 _T = TypeVar("_T")
 
 
 class Fold(Kind):
     """The rows of touched groups replace the earlier rows of these groups."""
+
+    def is_declared_by(self, view: View) -> bool:
+        return isinstance(view, Group)
+
+    def side_tables(self, view: Any) -> Mapping[str, View]:
+        inputs = {INPUTS: inputs_table(view)}
+        return inputs | {CHECKPOINTS: checkpoints_table(view)} if isinstance(view.fold, Steps) else inputs
+
+    def rows_of_records(self, view: Any) -> Mapping[str, tuple[str, ...]]:
+        """The key of an input ends with its own coordinates, so readers identify its group."""
+        return {INPUTS: view.by}
+
+    def compile(self, compiling: Compiling) -> Table:
+        return compile_folded(compiling) if compiling.side in ("", CHECKPOINTS) else super().compile(compiling)
 
     def is_kind_of(self, table: Table) -> bool:
         return isinstance(table.derivation, folding.Fold)

@@ -1,4 +1,4 @@
-"""A compiled table of counts: the tables whose rows it matches, and its rows in Spark."""
+"""Compiles the tables of a Join. A table of counts has the tables whose rows it matches, and its rows in Spark."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,11 +6,16 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, LongType, StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, StructType
 
+from truelog.measures.columns import ColumnTypes
 from truelog.support.errors import BadDeclaration
+from truelog.tables.added.compile import compile_added
+from truelog.tables.compiled_view import Compiling
+from truelog.tables.fingerprint import declared_parts, of_parts
 from truelog.tables.table import KEY_BYTES, Table
-from truelog.views.join import Join, Match, split
+from truelog.views.join import Join, Match, Totals, counted, split
+from truelog.views.view import View
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,64 @@ class Joined:
 
     def _ones(self, counted: str) -> Iterator[Column]:
         return (F.lit(int(name == counted)).alias(name) for name in self.counts)
+
+
+def side_tables(join: Join) -> dict[str, View]:
+    """The side tables of a Join: each follows only from events and from tables before it."""
+    sides = {name: replace(side, allowed_lateness=join.allowed_lateness) for name, side in join.sides.items()}
+    return sides | {name: _of_totals(join, each) for name, each in join.totals.items()}
+
+
+def _of_totals(join: Join, totals: Totals) -> View:
+    return View(
+        reads=join.reads,
+        transform=join.transform,
+        key=totals.key,
+        measures=counted(totals.counts),
+        columns=totals.columns,
+        indexes=totals.indexes,
+    )
+
+
+def compile_joined(compiling: Compiling) -> Table:
+    """Compile a table of a Join: a side, to which events are added, or a table of counts.
+
+    Raises:
+        BadDeclaration: a match names a table or a column that does not exist, or connects different types.
+    """
+    join, side = compiling.view, compiling.side
+    counts = {"": join.counts, **{name: each.counts for name, each in join.totals.items()}}
+    if side in counts:
+        compiled = _compile_counts(compiling.name, compiling.table, counts[side], compiling.earlier)
+    else:
+        compiled = compile_added(compiling)
+    return replace(compiled, text_bytes=text_bytes(join), matched=matched(join, side))
+
+
+def _compile_counts(name: str, view: View, counts: Mapping[str, Match], earlier: Sequence[Table]) -> Table:
+    """A table of counts, whose key columns have the types of the columns that they come from."""
+    known = {each.side: each for each in earlier}
+    used = {match.table(name) for match in counts.values() for name in match.tables}
+    if missing := sorted(used - known.keys()):
+        raise BadDeclaration(f"{name}: a match uses {', '.join(missing)}, but the tables before it are {[*known]}.")
+    joined = Joined(counts, {table: known[table] for table in known if table in used})
+    keys = [{k: type_of(match.key[k], match, joined.tables) for k in view.key} for match in counts.values()]
+    if any(each != keys[0] for each in keys):
+        raise BadDeclaration(f"{name}: the matches disagree about the types of the key columns {view.key}.")
+    for match in counts.values():
+        _require_types(name, match, joined)
+    dtypes = keys[0] | dict.fromkeys(counts, IntegerType())
+    made_by = of_parts(*declared_parts(view), repr(dict(counts)))
+    return Table(name, view, dtypes, made_by, scans=0, derivation=joined)
+
+
+def _require_types(name: str, match: Match, joined: Joined) -> None:
+    for one, other in match.on:
+        if type_of(one, match, joined.tables) != type_of(other, match, joined.tables):
+            raise BadDeclaration(f"{name}: {one} and {other} have different types.")
+    for column, _, _ in match.where:
+        if not isinstance(type_of(column, match, joined.tables), ColumnTypes.WHOLE):
+            raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is not a whole number.")
 
 
 def text_bytes(join: Join) -> int:

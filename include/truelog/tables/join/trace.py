@@ -8,15 +8,15 @@ events behind these counts are not listed, because they may be many, but the row
 If rows have an owner, the events of other people about the same thing are listed too, and marked as refused.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
-from truelog.tables.join.compile import Joined, combinations, joined_of, versions_of
+from truelog.tables.join.compile import Joined, combinations, joined_of, versions_of, with_key
 from truelog.tables.join.ownership import owned_columns, refused_events
 from truelog.tables.row_filter import with_keys
 from truelog.tables.table import Table
@@ -30,27 +30,34 @@ _Keys = tuple[Table, DataFrame]  # a table, and keys of its rows
 def trace_join(tracing: Tracing) -> Trace:
     """The trace of a row of counts."""
     compiled = tracing.compiled
-    search = _Search(tracing, owned_columns(compiled))
+    used = _sides(joined_of(compiled.own))
+    sides = {each.side: each for each in compiled.sources if each.side in used}
+    kept = dict(zip(sides, tracing.kept(sides.values()), strict=True))
+    search = _Search(tracing, owned_columns(compiled), kept)
     listed = list(search.combined(joined_of(compiled.own), tracing.key))
     counts = ((table, keys) for table, keys in listed if table.derivation is not None)
     behind = [each for table, keys in counts for each in search.sides(joined_of(table), keys)]
-    traced = []
-    for side in compiled.sources:
-        own = _union(keys for table, keys in listed if table.side == side.side)
-        every = _union(keys for table, keys in (*listed, *behind) if table.side == side.side)
-        if every is not None:
-            added = tracing.computed(contributions(side, search.side_rows(side), with_keys(every)))
-            traced.append(TracedTable(side, added, added.limit(0) if own is None else with_keys(own)(added)))
-    added_to = {each.table.side: each.added for each in traced}
+    every = _by_side([*listed, *behind])
+    found = tracing.computed(contributions(sides[name], kept[name], with_keys(keys)) for name, keys in every.items())
+    added_to = dict(zip(every, found, strict=True))
+    shown = added_to
+    if behind:
+        own = _by_side(listed)
+        chosen = (with_keys(own[name])(each) if name in own else each.limit(0) for name, each in added_to.items())
+        shown = dict(zip(added_to, tracing.computed(chosen), strict=True))
+    traced = [TracedTable(sides[name], added_to[name], shown[name]) for name in sides if name in added_to]
 
     def rows(steps: EventSteps) -> DataFrame:
-        def states(table: Table) -> DataFrame:
-            if table.derivation is not None:
-                return table.derivation.states(table, states)
-            return tracing.computed(steps.states(table, added_to[table.side]))
+        after = tracing.computed(
+            steps.states(with_key(sides[name], STEP, IntegerType()), added) for name, added in added_to.items()
+        )
+        states_of = dict(zip(added_to, after, strict=True))
 
-        by_step = joined_of(compiled.own).with_key(STEP, IntegerType())
-        return tracing.only(by_step.rows((STEP, *compiled.view.key), states))
+        def states(table: Table) -> DataFrame:
+            return states_of[table.side] if table.derivation is None else table.derivation.states(table, states)
+
+        joined = joined_of(compiled.own).with_key(STEP, IntegerType())
+        return tracing.only(joined.rows((STEP, *compiled.view.key), states))
 
     return Trace(traced, rows, refused_events(compiled, added_to))
 
@@ -61,13 +68,7 @@ class _Search:
 
     tracing: Tracing
     owned: Mapping[str, str]
-    _transformed: dict[str, DataFrame] = field(default_factory=dict)
-
-    def side_rows(self, side: Table) -> DataFrame:
-        """The transform's rows of a side, each with its record."""
-        if side.side not in self._transformed:
-            self._transformed[side.side] = self.tracing.transformed_rows(side)
-        return self._transformed[side.side]
+    rows: Mapping[str, DataFrame]  # the transform's rows of each side, each with its record
 
     def sides(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
         """The keys of the sides' rows that take part in the rows with the wanted keys."""
@@ -79,17 +80,22 @@ class _Search:
 
     def combined(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
         """The keys of the rows that are combined to the wanted keys, in each table of each match."""
-        for match in joined.counts.values():
-            found = self._combinations(joined, match, wanted)
-            parts = (
-                F.struct(*(F.col(f"{name}.{k}") for k in joined.tables[match.table(name)].view.key)).alias(f"_{name}")
-                for name in match.tables
-            )
-            wanted_keys = (F.col(match.key[k]).alias(k) for k in wanted.columns)
-            chosen = self.tracing.computed(with_keys(wanted)(found.select(*wanted_keys, *parts)))
+        matches = joined.counts.values()
+        found = self.tracing.computed(self._chosen(joined, match, wanted) for match in matches)
+        for match, chosen in zip(matches, found, strict=True):
             for name in match.tables:
                 keys = chosen.select(f"_{name}.*").drop(self.owned.get(match.table(name), ""))
                 yield joined.tables[match.table(name)], keys.distinct()
+
+    def _chosen(self, joined: Joined, match: Match, wanted: DataFrame) -> DataFrame:
+        """The combinations with wanted keys, with the key of each combined row."""
+        found = self._combinations(joined, match, wanted)
+        parts = (
+            F.struct(*(F.col(f"{name}.{k}") for k in joined.tables[match.table(name)].view.key)).alias(f"_{name}")
+            for name in match.tables
+        )
+        wanted_keys = (F.col(match.key[k]).alias(k) for k in wanted.columns)
+        return with_keys(wanted)(found.select(*wanted_keys, *parts))
 
     def _combinations(self, joined: Joined, match: Match, wanted: DataFrame) -> DataFrame:
         """The combinations of versions with wanted keys, and some others: each table is narrowed by itself."""
@@ -103,7 +109,7 @@ class _Search:
     def _versions(self, table: Table) -> DataFrame:
         """The columns of a table that a match may use, in each version of each row. Counts have no versions."""
         if table.derivation is None:
-            return versions_of(table, table.prepared(self.side_rows(table)))
+            return versions_of(table, table.prepared(self.rows[table.side]))
         joined = joined_of(table)
         parts = (
             combinations(
@@ -115,6 +121,18 @@ class _Search:
         return keys.withColumns({name: F.lit(None).cast("bigint") for name in joined.counts})
 
 
-def _union(frames: Iterator[DataFrame]) -> DataFrame | None:
-    found = list(frames)
-    return reduce(DataFrame.unionByName, found).distinct() if found else None
+def _sides(joined: Joined) -> set[str]:
+    """The sides from whose rows these counts follow."""
+    tables = joined.tables.values()
+    return {each.side for each in tables if each.derivation is None}.union(
+        *(_sides(joined_of(each)) for each in tables if each.derivation is not None)
+    )
+
+
+def _by_side(found: Iterable[_Keys]) -> dict[str, DataFrame]:
+    """The keys of each side's rows, each once."""
+    keys: dict[str, list[DataFrame]] = {}
+    for table, some in found:
+        if table.derivation is None:
+            keys.setdefault(table.side, []).append(some)
+    return {side: reduce(DataFrame.unionByName, frames).distinct() for side, frames in keys.items()}

@@ -4,12 +4,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from truelog.patterns.versions import Change, Read, Version, versions
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView, Compiling
+from truelog.tables.fingerprint import declared_parts, of_parts
 from truelog.tables.fold.compiled import Fold
 from truelog.tables.table import Table
+from truelog.views.group import INPUTS
 
 Run = Callable[[DataFrame], DataFrame]
 
@@ -47,6 +51,15 @@ class Judging(Fold):
     def with_versions(self, known: Sequence[Version[Any]]) -> Fold:
         """The fold for these versions of rules."""
         return Fold(self.inputs, self.by, self.judge(known), self.rows, self.failed, self.since, self.first)
+
+
+def compile_judged(compiling: Compiling, rows: pa.Schema, judging: Callable[[Any, Table, Table], Judging]) -> Table:
+    """Compile the table of a view whose rows have these columns and follow from its inputs and from rules."""
+    view = compiling.view
+    made_by = of_parts(*declared_parts(view), repr(view.named), f"language {view.language}")
+    dtypes = {each.name: each.dataType for each in from_arrow_schema(rows)}
+    derivation = judging(view, compiling.side_table(INPUTS), compiling.side_table(view.rules_side))
+    return Table(compiling.name, view, dtypes, made_by, scans=0, derivation=derivation)
 
 
 def judging_of(table: Table) -> Judging:

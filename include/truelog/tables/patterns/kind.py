@@ -1,40 +1,46 @@
-"""The kind of views whose rows follow from patterns or searches: a Group whose fold also depends on rules.
+"""The kind of views whose rows follow from rules, which are patterns or searches: a Group with a fold that needs rules.
 
 If a batch contains records of rules, the versions of rules before and after the batch differ. Then the groups are
 folded again that have events which these versions judge, or matches of these versions.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 
 from truelog.storage.database import Connection, connect
 from truelog.tables import stage
-from truelog.tables.compiled_view import CompiledView
+from truelog.tables.compiled_view import CompiledView, Compiling
 from truelog.tables.fold import failing, merge
+from truelog.tables.fold.compile import inputs_table
 from truelog.tables.fold.kind import Fold
 from truelog.tables.fold.repair import repair_groups
 from truelog.tables.fold.trace import trace_group
 from truelog.tables.kind import Repair
-from truelog.tables.patterns import rules
-from truelog.tables.patterns.judging import Judging, collected, judging_of, with_fold
+from truelog.tables.patterns import matching, rules
+from truelog.tables.patterns.judging import Judging, collected, compile_judged, judging_of, with_fold
 from truelog.tables.row_filter import all_rows
 from truelog.tables.stage import NO_ROWS, StagedRows
 from truelog.tables.staging.batch_plans import BatchPlans
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import contributions
 from truelog.tables.tracing.trace import Trace, Tracing
+from truelog.views import patterns
 from truelog.views.group import INPUTS
+from truelog.views.view import View
 
 _T = TypeVar("_T")
 
 
-class Patterns(Fold):
-    """The rows of touched groups replace the earlier rows of these groups."""
+class Judged(Fold):
+    """What both kinds share. The rows of touched groups replace the earlier rows of these groups."""
+
+    def side_tables(self, view: Any) -> Mapping[str, View]:
+        return {INPUTS: view.inputs_table(inputs_table(view)), view.rules_side: view.rules_table()}
 
     def is_kind_of(self, table: Table) -> bool:
-        return isinstance(table.derivation, Judging)
+        return isinstance(table.derivation, Judging) and self.is_declared_by(table.view)
 
     def repair_following(self, repair: Repair) -> int:
         def known() -> CompiledView:
@@ -92,3 +98,15 @@ class Patterns(Fold):
             after = judging.versions([*before.changes, *rules.staged_changes(connection, compiled, changes)])
             rules.delete_touched(connection, compiled, before.versions, after)
         super().add_batch(connection, compiled, staged)
+
+
+class Patterns(Judged):
+    """The rows are matches of patterns."""
+
+    def is_declared_by(self, view: View) -> bool:
+        return isinstance(view, patterns.Patterns)
+
+    def compile(self, compiling: Compiling) -> Table:
+        if compiling.side:
+            return super().compile(compiling)
+        return compile_judged(compiling, matching.ROWS, matching.compile_matching)

@@ -1,1 +1,1 @@
-"""Searches: the tables of a view of searches. Their kind is that of patterns, with other rules."""
+"""Searches: the tables of a view of searches."""

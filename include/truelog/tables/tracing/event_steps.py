@@ -55,20 +55,26 @@ class EventSteps:
     def _frame(self) -> DataFrame:
         return self.spark.createDataFrame(list(enumerate(self.places, 1)), f"{STEP} int, {PLACE} {_PLACE_TYPE}")
 
+    @cached_property
+    def _places(self) -> DataFrame:
+        return self.spark.createDataFrame([(list(self.places),)], f"_places array<{_PLACE_TYPE}>")
+
+    @cached_property
+    def _numbers(self) -> DataFrame:
+        return self.spark.createDataFrame([(number,) for number in self.numbers], f"{STEP} int")
+
     def at_events(self, added: DataFrame) -> DataFrame:
         """The contributions of these events, each with the event's step."""
         return added.join(F.broadcast(self._frame), PLACE)
 
     def first_steps(self, added: DataFrame) -> DataFrame:
         """All contributions, each with the first step that contains it."""
-        places = self.spark.createDataFrame([(list(self.places),)], f"_places array<{_PLACE_TYPE}>")
         step = F.size(F.filter("_places", lambda place: place < F.col(PLACE))) + 1
-        return added.crossJoin(F.broadcast(places)).withColumn(STEP, step).drop("_places")
+        return added.crossJoin(F.broadcast(self._places)).withColumn(STEP, step).drop("_places")
 
     def states(self, table: Table, added: DataFrame) -> DataFrame:
         """The states of a table after each step. `table` has the step in its key."""
         names = (*(name for name in table.view.key if name != STEP), *table.view.measures)
         by_step = table.plus(self.first_steps(added).select(STEP, *names)).withColumnRenamed(STEP, "_since")
-        numbers = self.spark.createDataFrame([(number,) for number in self.numbers], f"{STEP} int")
-        contained = by_step.join(F.broadcast(numbers), F.col("_since") <= F.col(STEP))
+        contained = by_step.join(F.broadcast(self._numbers), F.col("_since") <= F.col(STEP))
         return table.plus(contained.select(STEP, *names))

@@ -1,6 +1,6 @@
 """The trace of a row: the contributions of events from which it follows, and the row after each step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,5 +54,11 @@ class Tracing(Protocol):
     def transformed_rows(self, table: Table) -> DataFrame:
         """The rows that the transform of a table selects from the log, each with its record."""
 
-    def computed(self, rows: DataFrame) -> DataFrame:
-        """The same rows, computed at once. What follows from them does not analyse again how they were found."""
+    def kept(self, tables: Collection[Table]) -> list[DataFrame]:
+        """The rows of `transformed_rows` for several tables that are read often: computed at once if they are few."""
+
+    def computed(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
+        """The same rows, computed at once, side by side.
+
+        What follows from them does not analyse again how they were found.
+        """

@@ -1,0 +1,1 @@
+"""Added: the tables to which events are added, whose measures add up."""
