@@ -6,6 +6,7 @@ period before has as many rows as the range.
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -22,7 +23,7 @@ from truelog.storage import db_snapshot
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
-VIEWS = ("page_views", "page_audience", "visitor_sketches")
+VIEWS = ("page_views", "hourly_views", "page_audience", "visitor_sketches")
 DAYS = 30
 
 _ANSWERS = 40
@@ -35,6 +36,18 @@ INSERT INTO {} (minute, host, page, browser, views, bytes)
 SELECT %(end)s - m * interval '1 minute', 'shop' || (m + n) %% 4, '/product/' || (m * 7919 + n * 104729) %% 400,
     (ARRAY['Chrome', 'Edge', 'Firefox'])[1 + (m * 31 + n) %% 3], 1 + (m + n) %% 9, 1000 + (m * 37 + n) %% 90000
 FROM generate_series(1, %(minutes)s::bigint) AS m, generate_series(1, 12) AS n ON CONFLICT DO NOTHING
+"""
+# The page views of an hour, and 240 visitors of each host and browser.
+_HOURLY = """
+INSERT INTO {} (hour, host, browser, views, bytes, visitors)
+SELECT date_trunc('hour', %(end)s, 'UTC') - h * interval '1 hour', 'shop' || host, browser, 300, 1000000, (
+    SELECT array_agg(64 * register + 1 + register %% 8 ORDER BY register) FROM (
+        SELECT DISTINCT (h * 31 + host * 7 + length(browser) * 977 + n * n * 2711) %% 4096 AS register
+        FROM generate_series(1, 240) AS n
+    ) AS hashed
+)
+FROM generate_series(1, %(minutes)s::bigint / 60) AS h, generate_series(0, 3) AS host,
+unnest(ARRAY['Chrome', 'Edge', 'Firefox']) AS browser ON CONFLICT DO NOTHING
 """
 # Each minute and host has twelve visitors and response times.
 _AUDIENCE = """
@@ -63,7 +76,12 @@ LATERAL (
     UNION ALL SELECT 'shop/product/' || n, 64, 60 FROM generate_series(1, 400) AS n
 ) AS pages ON CONFLICT DO NOTHING
 """
-_FILLED = {"page_views": _PAGE_VIEWS, "page_audience": _AUDIENCE, "visitor_sketches": _SKETCHES}
+_FILLED = {
+    "page_views": _PAGE_VIEWS,
+    "hourly_views": _HOURLY,
+    "page_audience": _AUDIENCE,
+    "visitor_sketches": _SKETCHES,
+}
 
 
 def run(settings: Settings) -> Iterator[Row]:
@@ -79,6 +97,12 @@ def run(settings: Settings) -> Iterator[Row]:
     yield _row(settings, "page_views", Question(end - month, end))
     yield _row(settings, "page_views", Question(end - month, end, by="host"))
     yield _row(settings, "page_views", Question(end - month, end, by="page"))
+    hour = end.replace(minute=0)
+    # As the page reads figures of `page_views` over long ranges, and with visitors.
+    for by in (None, "host", "browser"):
+        yield _row(settings, "hourly_views", Question(hour - month, hour, by=by), figures=2)
+    yield _row(settings, "hourly_views", Question(hour - week, hour, by="host", order="visitors"))
+    yield _row(settings, "hourly_views", Question(hour - month, hour, by="host", order="visitors"))
     yield _row(settings, "page_audience", Question(end - month, end, by="host"))
     yield _row(settings, "page_audience", Question(end - week, end, by="host", order="visitors"))
     yield _row(settings, "visitor_sketches", Question(end - month, end, order="visitors"))
@@ -88,11 +112,13 @@ def _exists(settings: Settings, connection: Connection, view: str) -> bool:
     return view in cube_names(settings, connection)
 
 
-def _row(settings: Settings, view: str, question: Question) -> Row:
+def _row(settings: Settings, view: str, question: Question, figures: int | None = None) -> Row:
+    """The time of answers with the first figures of the cube, or with all of them."""
     times, work = list[float](), 0.0
     for _ in range(_WARM + _ANSWERS):
         with db_snapshot.read_snapshot(settings) as connection:
             cube = find_cube(settings, connection, view)
+            cube = replace(cube, figures=cube.figures[:figures])
             database = psutil.Process(connection.info.backend_pid)
             began, before = time.perf_counter(), sum(database.cpu_times()[:2])
             found = analytics.analyse(connection, cube, question)

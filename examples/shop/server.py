@@ -31,6 +31,7 @@ from truelog.client.async_client import AsyncClient
 HERE = Path(__file__).parent
 PRODUCTS = json.loads((HERE / "products.json").read_text())
 COMMANDS = {"add_to_cart", "change_quantity", "remove_from_cart", "check_out_cart"}
+PUBLISHED = {"cart", "home_timeline"}  # the views whose files say `publish=True`
 FILES = {"shop.js": "text/javascript", "shop.css": "text/css", "products.json": "application/json"}
 COLLECTOR, API = os.environ["SHOP_COLLECTOR"], os.environ["SHOP_API"]
 WRITES, PAGES = os.environ["SHOP_WRITES"], os.environ["SHOP_PAGES"]
@@ -78,7 +79,10 @@ async def page(request: Request) -> Response:
 
 
 async def token(request: Request) -> Response:
-    """A token with which the browser may read some rows for five minutes. The cookie says whose rows."""
+    """Tokens with which the browser may read some rows for five minutes, and follow their changes if there are any.
+
+    The cookie says whose rows. The timeline's texts are in a relation, and changes are those of the view itself.
+    """
     name = request.path_params["name"]
     asked: dict[str, tuple[str, dict[str, str], str]] = {
         "cart": ("cart", {"cart_id": visitor(request)}, ""),
@@ -89,7 +93,10 @@ async def token(request: Request) -> Response:
         return JSONResponse({"error": "no such rows"}, 404)
     view, key, relation = asked[name]
     path = f"/views/{view}/relations/{relation}" if relation else f"/views/{view}/rows"
-    return JSONResponse({"path": path, "token": await truelog.scoped_token(view, key, relation)})
+    granted: dict[str, Any] = {"path": path, "token": await truelog.scoped_token(view, key, relation)}
+    if view in PUBLISHED:
+        granted["changes"] = {"path": f"/views/{view}/changes", "token": await truelog.scoped_token(view, key)}
+    return JSONResponse(granted)
 
 
 async def command(request: Request) -> Response:

@@ -16,36 +16,49 @@ function element(tag, properties, ...children) {
 // --- Reading: a view, by the visitor's own token ---
 
 /**
- * Shows rows now, and again whenever they have changed, until `signal` aborts. It returns a function that reads at once,
- * with the position token of an own event if there is one. Live push can replace what is inside.
+ * Shows rows now, and again whenever they have changed, until `signal` aborts. Live push says when they have. A view that
+ * does not publish its changes is read each second, and so is any view while the API has no changes of it.
  */
-function follow(name, show, signal) {
-  let granted, tag, wake, token = "", again = false;
+async function follow(name, show, signal) {
+  let granted, tag, changes, due, wake;
+  const tell = () => {
+    due = true;
+    wake?.();
+  };
   const read = async () => {
     granted ??= await (await fetch(`/tokens/${name}`, { method: "POST", signal })).json();
     if (!granted.token) return granted = undefined;
-    const query = token && `?at_least=${encodeURIComponent(token)}&wait=5`;
     const headers = { Authorization: `Bearer ${granted.token}`, ...(tag && { "If-None-Match": tag }) };
-    const answer = await fetch(api + granted.path + query, { headers, cache: "no-store", signal });
+    const answer = await fetch(api + granted.path, { headers, cache: "no-store", signal });
     if (answer.status === 401) granted = undefined; // it has expired
-    if (answer.status !== 200) return;
-    token = "";
-    tag = answer.headers.get("ETag");
-    show((await answer.json()).rows);
-  };
-  const run = async () => {
-    while (!signal?.aborted) {
-      again = false;
-      await read().catch(() => {}); // no network: try again later
-      if (!again) await new Promise((resolve) => (wake = resolve, setTimeout(resolve, 1000)));
+    if (answer.status === 200) {
+      tag = answer.headers.get("ETag");
+      show((await answer.json()).rows);
     }
+    return answer.status === 200 || answer.status === 304;
   };
-  run();
-  return (newer) => {
-    token = newer ?? token;
-    again = true;
-    wake?.();
+  const isOpen = () => changes && changes.readyState !== EventSource.CLOSED;
+  const listen = () => {
+    if (!granted.changes || isOpen() || document.hidden) return;
+    changes = new EventSource(`${api}${granted.changes.path}?token=${granted.changes.token}`);
+    // Each of these says that the rows may differ. After `resync`, changes are missing, so the page reads, too.
+    for (const each of ["rows", "change", "resync"]) changes.addEventListener(each, tell);
+    // The browser comes back by itself after most errors. An expired token ends the stream.
+    changes.onerror = () => isOpen() || setTimeout(tell, 1000);
   };
+  // A browser opens few streams to one server, so a hidden page has none.
+  document.addEventListener("visibilitychange", () => document.hidden ? changes?.close() : tell(), { signal });
+  while (!signal?.aborted) {
+    due = false;
+    const isRead = !document.hidden && await read().catch(() => false); // no network: try again later
+    if (isRead) listen();
+    if (due) continue;
+    await new Promise((resolve) => {
+      wake = resolve;
+      if (!isRead || !isOpen()) setTimeout(resolve, 1000);
+    });
+  }
+  changes?.close();
 }
 
 // --- Writing: a command is decided, and may be refused ---
@@ -58,8 +71,7 @@ async function command(name, fields) {
       .catch(() => undefined);
     if (answer && answer.status < 500) {
       const decided = await answer.json();
-      say(answer.ok ? "" : decided.refused ?? decided.reason ?? decided.error);
-      return refreshCart();
+      return say(answer.ok ? "" : decided.refused ?? decided.reason ?? decided.error);
     }
     say("No connection. The change is sent when there is one.");
     await new Promise((resolve) => setTimeout(resolve, 1000));
@@ -115,7 +127,7 @@ function person() {
   return localStorage.person ??= crypto.randomUUID();
 }
 
-const refreshCart = follow("cart", (rows) => {
+follow("cart", (rows) => {
   const open = rows.filter((each) => !each.checked_out_at);
   find("cart").replaceChildren(...open.map((each) =>
     element(
@@ -127,7 +139,7 @@ const refreshCart = follow("cart", (rows) => {
   ));
 });
 
-const refreshTimeline = follow("timeline", (rows) => {
+follow("timeline", (rows) => {
   const newest = rows.sort((one, other) => one.tweeted_at < other.tweeted_at ? 1 : -1);
   find("timeline").replaceChildren(...newest.map((each) => element("li", {}, each.text)));
 });
@@ -146,7 +158,6 @@ find("say").onsubmit = async (event) => {
   const answer = await fetch("/tweets", { method: "POST", headers, body }).catch(() => undefined);
   if (!answer?.ok) return say("That was not sent. Please try again.");
   event.target.reset();
-  refreshTimeline((await answer.json()).token);
 };
 addEventListener("popstate", showPlace);
 fetch("/files/products.json").then((answer) => answer.json()).then((list) => {

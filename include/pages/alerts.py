@@ -1,6 +1,5 @@
 """Alerts: open and resolved alerts with their runbooks, acknowledgements and silences."""
 
-from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -79,24 +78,23 @@ def runbook(kind: str) -> Answer:
 
 
 @router.post("/alerts/acknowledge", dependencies=ACTIONS)
-def acknowledge(request: AlertKey, by: Handler) -> dict[str, Any]:
+def acknowledge(request: AlertKey, by: Handler) -> Answer:
     with connect(Settings()) as connection:
-        return _as_dict(alert_store.acknowledge(connection, request.key, by))
+        return Answer(**_as_dict(alert_store.acknowledge(connection, request.key, by)))
 
 
 @router.post("/alerts/silence", dependencies=ACTIONS)
-def silence(request: SilenceRequest, by: Handler) -> dict[str, Any]:
+def silence(request: SilenceRequest, by: Handler) -> Answer:
+    span = timedelta(hours=request.hours)
     with connect(Settings()) as connection:
-        return asdict(
-            alert_store.add_silence(connection, request.pattern, timedelta(hours=request.hours), by=by, why=request.why)
-        )
+        return Answer(**parts(alert_store.add_silence(connection, request.pattern, span, by=by, why=request.why)))
 
 
 @router.post("/alerts/unsilence", dependencies=ACTIONS)
-def unsilence(request: SilenceId, by: Handler) -> dict[str, Any]:
+def unsilence(request: SilenceId, by: Handler) -> Answer:
     with connect(Settings()) as connection:
         alert_store.end_silence(connection, request.id, by)
-    return {"id": request.id, "by": by}
+    return Answer(id=request.id, by=by)
 
 
 def _as_dict(alert: Alert) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from truelog.exports.query import Condition
 from truelog.exports.rows import csv_lines
 from truelog.reports.cubes import analytics, cube
 from truelog.reports.cubes.analytics import Row
+from truelog.reports.cubes.completeness import completeness
 from truelog.reports.cubes.events import archived_events
+from truelog.reports.cubes.hourly import LONG, cube_to_read
 from truelog.reports.cubes.question import LONGEST, Question
 from truelog.serving import status as serving_status
 from truelog.storage import audit_trail, db_snapshot
@@ -41,12 +43,15 @@ class Form(BaseModel):
     where: list[str] = Field(default=[], max_length=20)
 
     def question(self, limit: int) -> Question:
-        """A range that ends now ends with the last whole minute, so that each minute in it has ended."""
+        """A range that ends now ends with the last whole minute, and a long one with the last whole hour.
+
+        So each minute or hour in it has ended.
+        """
         if (self.since is None) is not (self.until is None):
             raise BadInput("give both ends of a time range, or neither")
-        now = datetime.now(UTC).replace(second=0, microsecond=0)
-        until = self.until or now
-        since = self.since or now - timedelta(hours=self.hours)
+        now, span = datetime.now(UTC).replace(second=0, microsecond=0), timedelta(hours=self.hours)
+        until = self.until or (now.replace(minute=0) if span > LONG else now)
+        since = self.since or until - span
         where = [Condition.parse(each) for each in self.where]
         return Question(since, until, where, self.by or None, self.order or None, limit)
 
@@ -60,17 +65,19 @@ def cubes() -> Answer:
 
 @router.get("/data/analytics")
 def figures(form: Annotated[Form, Query()], user: SignedIn) -> Answer:
-    """The figures, with the positions of the rows that they come from."""
+    """The figures, with the view that they come from and the positions of its rows."""
     settings, question = Settings(), form.question(50)
     with db_snapshot.read_snapshot(settings) as connection:
         asked = cube.find_cube(settings, connection, form.view)
-        found = analytics.analyse(connection, asked, question)
-        served = serving_status.serving_statuses(connection).get(form.view)
-        positions = _positions(connection, form.view)
+        source = cube_to_read(settings, connection, asked, question)
+        found = analytics.analyse(connection, source, question)
+        served = serving_status.serving_statuses(connection).get(source.view)
+        positions = _positions(connection, source.view)
+        known = completeness(connection, source, question, None if served is None else served.as_of)
     columns = [{"name": e.name, "error": e.error, "comment": e.comment} for e in asked.figures]
-    described = {"view": form.view, "time": asked.time, "keys": asked.keys, "columns": columns}
+    described = {"view": form.view, "source": source.view, "time": source.time, "keys": asked.keys, "columns": columns}
     period = {"since": question.since, "until": question.until, "before": question.since - question.span}
-    read = {"answer": served, "positions": positions, "may_export": may_compare(user)}
+    read = {"answer": served, "positions": positions, "may_export": may_compare(user), **parts(known)}
     return Answer(**described, **period, by=form.by, order=form.order or asked.figures[0].name, **read, **parts(found))
 
 
@@ -94,7 +101,7 @@ def export(form: Annotated[Form, Query()], user: DataReader) -> StreamingRespons
     settings, question = Settings(), form.question(analytics.MOST_VALUES)
     with db_snapshot.read_snapshot(settings) as connection:
         asked = cube.find_cube(settings, connection, form.view)
-        found = analytics.analyse(connection, asked, question)
+        found = analytics.analyse(connection, cube_to_read(settings, connection, asked, question), question)
     with connect(settings) as connection:
         about = f"csv: figures by {form.by or 'nothing'}, {_filters(form)}"
         audit_trail.record_operation(connection, OperationKind.EXPORT, form.view, user, about)

@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Response
-from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 
 from truelog.storage import exact_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+
+_DEEPEST = 100  # levels of nesting
+_TOO_DEEP = f"(nested in more than {_DEEPEST} levels)"
 
 
 class Answer(Response):
@@ -32,8 +36,25 @@ def refusal(detail: object, status: int) -> Response:
 def _json(found: dict[str, object]) -> bytes:
     try:
         return to_json(found, inf_nan_mode="null", timedelta_mode="float")
-    except PydanticSerializationError:  # a producer's text has half a character, which only an escape can carry
-        return json.dumps(to_jsonable_python(found, inf_nan_mode="null", timedelta_mode="float")).encode()
+    except ValueError:  # half a character, which only an escape can carry, other bytes than UTF-8, or deep nesting
+        return json.dumps(_carried(found)).encode()
+
+
+def _carried(value: Any, depth: int = 0) -> Any:
+    """The value as JSON data, without what JSON cannot carry. This is slow, and few answers need it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if is_dataclass(value) and not isinstance(value, type):
+        value = parts(value)
+    if not isinstance(value, Mapping | list | tuple | set | frozenset):
+        return to_jsonable_python(value, inf_nan_mode="null", timedelta_mode="float")
+    if depth == _DEEPEST:
+        return _TOO_DEEP
+    if isinstance(value, Mapping):
+        return {str(_carried(key, depth + 1)): _carried(each, depth + 1) for key, each in value.items()}
+    return [_carried(each, depth + 1) for each in value]
 
 
 def parts(found: "DataclassInstance") -> dict[str, Any]:

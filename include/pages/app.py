@@ -6,6 +6,7 @@ from types import ModuleType
 from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 
 from pages import (
     alerts,
@@ -28,6 +29,7 @@ from pages import (
 )
 from pages.access import administrator
 from pages.answer import refusal
+from pages.failures import Failures
 from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotReady, NotSetUp, TruelogError
 
@@ -37,15 +39,31 @@ _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSe
 
 
 def make() -> FastAPI:
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(requires_authenticated())])
+    checks = [Depends(requires_authenticated()), Depends(_require_storable)]
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=checks)
     for module in _MODULES:
         app.include_router(module.router)
     app.add_api_route("/components", files.page, dependencies=[Depends(administrator)])  # the examples for contributors
     app.add_exception_handler(TruelogError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _decline)
+    app.add_middleware(Failures)
     app.add_middleware(Headers, headers=OURS)
     gc.freeze()  # what Airflow has loaded never becomes garbage, but a full collection would search it for 0.2 s
     return app
+
+
+def _require_storable(request: Request) -> None:
+    """PostgreSQL would refuse the character, but with an error that looks like a defect."""
+    for name, given in request.query_params.multi_items():
+        if "\0" in name + given:
+            raise BadInput(f"{name!r} contains the character U+0000, which no stored text has. Remove it")
+
+
+async def _decline(_: Request, error: Exception) -> Response:
+    """FastAPI's own response cannot quote half a character."""
+    assert isinstance(error, HTTPException)  # noqa: S101  the type that this function is registered for
+    return refusal(error.detail, error.status_code)
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

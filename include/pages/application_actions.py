@@ -8,6 +8,7 @@ import logging
 from fastapi import APIRouter, Depends, HTTPException
 
 from pages.access import SignedIn, may_restart, may_stop, require_own_page
+from pages.answer import Answer
 from truelog.apps import launcher
 from truelog.control import application
 from truelog.storage.database import connect
@@ -18,7 +19,7 @@ log = logging.getLogger("truelog.pages")
 
 
 @router.post("/restart")
-def restart(name: str, user: SignedIn) -> dict[str, str]:
+def restart(name: str, user: SignedIn) -> Answer:
     """Restart the application once, after the current batch. A stopped application must be started instead."""
     settings = _settings_for(name)
     if not may_restart(user, name):
@@ -33,7 +34,7 @@ def restart(name: str, user: SignedIn) -> dict[str, str]:
 
 
 @router.post("/stop")
-def stop(name: str, user: SignedIn) -> dict[str, str]:
+def stop(name: str, user: SignedIn) -> Answer:
     """Stop the application until someone starts it again."""
     settings = _settings_that_may_change(name, user)
     with connect(settings) as connection:
@@ -42,7 +43,7 @@ def stop(name: str, user: SignedIn) -> dict[str, str]:
 
 
 @router.post("/start")
-def start(name: str, user: SignedIn) -> dict[str, str]:
+def start(name: str, user: SignedIn) -> Answer:
     """Start the application, at once even if it RESTS after repeated failures."""
     launcher.request_start(_settings_that_may_change(name, user), name, user.get_name())
     return _accepted(name, application.RUNNING, user.get_name())
@@ -62,6 +63,6 @@ def _settings_for(name: str) -> Settings:
     return settings
 
 
-def _accepted(name: str, action: str, user: str) -> dict[str, str]:
+def _accepted(name: str, action: str, user: str) -> Answer:
     log.info("%s: %s requested by %s", name, action, user)
-    return {"application": name, "asked": action, "doer": user}
+    return Answer(application=name, asked=action, doer=user)

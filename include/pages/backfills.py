@@ -8,7 +8,7 @@ A later backfill of the same day reuses Airflow's run. Each backfill shows its o
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Annotated, Any
 
 from airflow.models.backfill import Backfill, BackfillDagRun
@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from pages import triggered_runs
+from pages import estimate, triggered_runs, waiting
 from pages.access import Dag, SignedIn, may_backfill, may_read
 from pages.answer import Answer
 from pages.attempts import Attempt, attempts
@@ -36,7 +36,6 @@ router = APIRouter()
 READERS = [Depends(may_read(Dag.RECOMPUTE))]
 SHOWN = 5  # backfills on a page
 _MOST_DAYS = 92  # of the grid
-_LEAST_DONE = 0.1  # share of a backfill after which its speed is known well enough to predict its end
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 NO_LOG_DAY, NOT_RUN = "no log day", "not run"
 _RUNS = {"queued": WAITING, "running": RUNNING, "success": DONE, "failed": FAILED}
@@ -77,7 +76,7 @@ def recomputed_days(since: date, until: date) -> Answer:
 
 def _as_dict(session: Session, backfill: Backfill, known: Sequence[str]) -> dict[str, Any]:
     conf = backfill.dag_run_conf or {}
-    days, begun = _days(session, backfill, known)
+    days = _days(session, backfill, known)
     return {
         "id": backfill.id,
         "begins": backfill.from_date,
@@ -89,26 +88,21 @@ def _as_dict(session: Session, backfill: Backfill, known: Sequence[str]) -> dict
         "paused": backfill.is_paused,
         "completed_at": backfill.completed_at,
         "days": days,
-        "progress": _progress(days, begun if backfill.completed_at is None and not backfill.is_paused else None),
+        "progress": _progress(session, days, runs=backfill.completed_at is None and not backfill.is_paused),
     }
 
 
-def _progress(days: Iterable[Mapping[str, Any]], begun: datetime | None) -> dict[str, Any]:
-    """How many views of days are done, and the seconds that the rest takes at the same speed, if that is known.
-
-    `begun` is when the first job began, or None if the backfill does not run.
-    """
+def _progress(session: Session, days: Iterable[Mapping[str, Any]], *, runs: bool) -> dict[str, Any]:
+    """How many views of days are done, and how many seconds the rest and its comparison take, if that is known."""
     cells = [(state, *day["progress"].get(view, (0, 0))) for day in days for view, state in day["views"].items()]
     ended = [state in (DONE, NO_LOG_DAY, FAILED) for state, _, _ in cells]
     share = sum(1.0 if over else done / of if of else 0.0 for over, (_, done, of) in zip(ended, cells, strict=True))
-    left = None
-    if begun and cells and _LEAST_DONE * len(cells) <= share < len(cells):
-        left = (datetime.now(UTC) - begun).total_seconds() * (len(cells) - share) / share
+    left = estimate.seconds_left(session, len(cells) - share) if runs and share < len(cells) else None
     return {"done": sum(ended), "of": len(cells), "share": share / len(cells) if cells else 0.0, "seconds_left": left}
 
 
-def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> tuple[list[dict[str, Any]], datetime | None]:
-    """The days of a backfill, and when its first job began."""
+def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> list[dict[str, Any]]:
+    """The days of a backfill. `waits` is what a day's run waits for."""
     query = (
         select(BackfillDagRun, DagRun)
         .outerjoin(DagRun, BackfillDagRun.dag_run_id == DagRun.id)
@@ -121,17 +115,23 @@ def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> tuple[l
     states = _states(made.values())
     own = {run: [each for each in events if each.of(made[run])] for run, events in announced.items()}
     finished = triggered_runs.finished(each for events in own.values() for each in events)
-    skipped: dict[str, Any] = {"run": None, "views": {}, "progress": {}, "report": None, "awaited": False}
-    days = [
+    waits = waiting.waits(session, [run for run in runs if run.backfill_id == backfill.id])
+    skipped: dict[str, Any] = {
+        "run": None,
+        "views": {},
+        "progress": {},
+        "report": None,
+        "awaited": False,
+        "waits": None,
+    }
+    return [
         {"day": day.logical_date, "state": _SKIPPED_DAYS.get(str(day.exception_reason), "skipped"), **skipped}
         if run is None
-        else {"day": day.logical_date, "run": run.run_id}
+        else {"day": day.logical_date, "run": run.run_id, "waits": waits.get(run.run_id)}
         | (outcome := _outcome(backfill, run, made[run.run_id], known, states))
         | _report(outcome["state"], own.get(run.run_id, ()), finished)
         for day, run in found
     ]
-    begun = [job.started_at for attempt in made.values() for job in attempt.jobs if job.ran and job.started_at]
-    return days, min(begun, default=None)
 
 
 def _states(made: Iterable[Attempt]) -> dict[str, States]:

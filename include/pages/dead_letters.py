@@ -4,7 +4,7 @@ The record page shows one dead letter with its bytes.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import BaseModel, Field
@@ -65,7 +65,7 @@ def dead_letters(form: Annotated[Form, Query()], user: SignedIn) -> Answer:
 
 
 @router.post("/dead-letters/replay", dependencies=[Depends(require_own_page)])
-def replay(request: Replay, user: SignedIn) -> dict[str, Any]:
+def replay(request: Replay, user: SignedIn) -> Answer:
     """Send the dead letters that are valid now and were not sent before, or count them.
 
     The user may close the page: a replay that has begun goes on, and a second one sends nothing twice.
@@ -75,8 +75,8 @@ def replay(request: Replay, user: SignedIn) -> dict[str, Any]:
     settings = Settings()
     letters, types = _letters(settings, request), event_registry.confirmed_types(settings)
     if request.dry_run:
-        return parts(dead_letter_replay.preview(settings, types, letters))
-    return parts(dead_letter_replay.replay(settings, types, letters, user.get_name()))
+        return Answer(**parts(dead_letter_replay.preview(settings, types, letters)))
+    return Answer(**parts(dead_letter_replay.replay(settings, types, letters, user.get_name())))
 
 
 def _letters(settings: Settings, request: Replay) -> Sequence[DeadLetter]:

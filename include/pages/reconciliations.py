@@ -65,6 +65,7 @@ def reconciliations(chosen: Annotated[PageFilter, Query()]) -> Answer:
         total=total,
         views=catalogue.view_names(Settings().views_folder),
         runs=triggered_runs.run_states(query.runs or ()),
+        starters=triggered_runs.run_starters({each.run for each in found if each.run}),
     )
 
 

@@ -136,7 +136,12 @@ def _text(given: bytes | None) -> str | None:
 
 def _shown(value: Any) -> str | None:
     """A value of an event. A text is shown as it is, and anything else as JSON."""
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:  # the parser accepts slightly deeper nesting than the encoder
+        return "(nested too deeply to be shown)"
 
 
 def _text_of_field(given: Any) -> Any:

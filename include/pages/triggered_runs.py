@@ -7,6 +7,7 @@ contains the id of the `announce` try, which distinguishes the attempts at one r
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from airflow.models.asset import AssetEvent
 from airflow.models.dagrun import DagRun
@@ -14,6 +15,7 @@ from airflow.utils.session import create_session
 from airflow.utils.state import State
 from sqlalchemy import select
 
+from pages import waiting
 from pages.access import Dag
 from pages.attempts import Attempt
 from truelog.storage import db_snapshot
@@ -62,17 +64,31 @@ def finished(announced: Iterable[Announcement]) -> set[str]:
         return {str(run) for (run,) in rows}
 
 
-def run_states(runs: Collection[str]) -> list[dict[str, str]]:
-    """The DAG and the state of each `recompute` or `reconcile` run. A run that Airflow has deleted is left out."""
+def run_states(runs: Collection[str]) -> list[dict[str, Any]]:
+    """The DAG, the state and the user of each `recompute` or `reconcile` run, and what the run waits for.
+
+    A run that Airflow has deleted is left out.
+    """
     dags = [Dag.RECOMPUTE, Dag.RECONCILE]
-    query = select(DagRun.dag_id, DagRun.run_id, DagRun.state).where(DagRun.dag_id.in_(dags), DagRun.run_id.in_(runs))
+    query = select(DagRun).where(DagRun.dag_id.in_(dags), DagRun.run_id.in_(runs)).order_by(DagRun.id)
     if not runs:
         return []
     with create_session() as session:
+        found = list(session.scalars(query))
+        waits = waiting.waits(session, found)
         return [
-            {"dag": dag, "run": run, "state": str(state)}
-            for dag, run, state in session.execute(query.order_by(DagRun.id))
+            {"dag": each.dag_id, "run": each.run_id, "state": str(each.state)}
+            | {"by": each.triggering_user_name, "waits": waits.get(each.run_id)}
+            for each in found
         ]
+
+
+def run_starters(runs: Collection[str]) -> dict[str, dict[str, str | None]]:
+    """Who or what started each of these `reconcile` runs: the kind of the run, and the user if a person started it."""
+    query = select(DagRun.run_id, DagRun.run_type, DagRun.triggering_user_name)
+    with create_session() as session:
+        found = session.execute(query.where(DagRun.dag_id == Dag.RECONCILE, DagRun.run_id.in_(runs)))
+        return {run: {"kind": str(kind), "by": by} for run, kind, by in found.tuples()}
 
 
 def comparison_runs(run: str, attempt: str = "") -> list[str] | None:

@@ -1,6 +1,6 @@
 """Versions of a view: how their rows differ, and moving readers between them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException
 from pydantic import BaseModel, Field
@@ -42,12 +42,12 @@ def version_difference(view: str, one: int, other: int, _: DataReader) -> Answer
 
 
 @router.post("/versions/cut-over", dependencies=_MOVES)
-def cut_over(request: Version, by: Mover) -> dict[str, Any]:
+def cut_over(request: Version, by: Mover) -> Answer:
     """Move readers to a version that is built and proved. They move at once, or not at all."""
-    return parts(versions.cut_over(Settings(), request.view, request.version, doer=by))
+    return Answer(**parts(versions.cut_over(Settings(), request.view, request.version, doer=by)))
 
 
 @router.post("/versions/back", dependencies=_MOVES)
-def back(request: Version, by: Mover) -> dict[str, Any]:
+def back(request: Version, by: Mover) -> Answer:
     """Move readers back to this version, which they saw before."""
-    return parts(versions.back(Settings(), request.view, request.version, doer=by))
+    return Answer(**parts(versions.back(Settings(), request.view, request.version, doer=by)))

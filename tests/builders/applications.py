@@ -71,3 +71,8 @@ def forget_application(connection: Connection, application: str) -> None:
 
 def an_operation(connection: Connection, about: str, *, ago: timedelta = NO_TIME) -> None:
     insert(connection, "operation", kind="launch", subject="stream", doer="oncall", about=about, at=before_now(ago))
+
+
+def a_database_of(connection: Connection, age: timedelta) -> None:
+    """The database was created this long ago."""
+    connection.execute("UPDATE truelog.migration SET applied_at = now() - %s", (age,))

@@ -3,10 +3,12 @@
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.builders.rows import before_now, insert
 from truelog.schema.change import OPERATIONS, SNAPSHOT_END
+from truelog.storage.database import Connection
 from truelog.support import timestamps
 
 _LETTERS = {name: letter for letter, name in OPERATIONS.items()}
@@ -49,11 +51,14 @@ def change(
     return json.dumps(record, default=timestamps.to_text).encode()
 
 
-def ended(
-    *, epoch: int = 1, began: int = 0, rows: int = 0, table: str = "customers", of_epoch: int | None = None
-) -> bytes:
+def ended(*, epoch: int = 1, began: int = 0, table: str = "customers", of_epoch: int | None = None) -> bytes:
     """The end of a snapshot of a table, as the connector of the customers of an epoch captures it."""
-    content = json.dumps({"epoch": epoch if of_epoch is None else of_epoch, "rows": rows, "began": began})
+    content = json.dumps({"epoch": epoch if of_epoch is None else of_epoch, "began": began})
     record = json.loads(change("heartbeat", lsn=began + 1, epoch=epoch))
     message = {"prefix": f"{SNAPSHOT_END}{table}", "content": b64encode(content.encode()).decode()}
     return json.dumps(record | {"message": message}).encode()
+
+
+def a_captured_table(connection: Connection, name: str, *, ago: timedelta) -> None:
+    """A captured table whose epoch began some time ago, and which has never been compared."""
+    insert(connection, "capture", event_type=name, since=before_now(ago))

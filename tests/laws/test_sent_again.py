@@ -19,7 +19,17 @@ from truelog.views.judged import Judged
 
 LOGS = 30
 ALL_COUNT = frozenset(
-    {"matches", "page_audience", "page_views", "request_rates", "search_hits", "stragglers", "visitor_sketches"}
+    {
+        "hourly_views",
+        "matches",
+        "page_audience",
+        "page_views",
+        "referrers",
+        "request_rates",
+        "search_hits",
+        "stragglers",
+        "visitor_sketches",
+    }
 )
 
 

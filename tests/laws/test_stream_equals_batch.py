@@ -39,7 +39,7 @@ from truelog.tables.staging import event_files
 from truelog.tables.staging.failed_group import FailedGroup
 from truelog.views.judged import Judged
 from truelog.views.patterns import RULE_TOPIC
-from truelog.views.searches import SEARCH_TOPIC
+from truelog.views.searches import SEARCH_TOPIC, Searches
 
 
 def _by_second(page_view: DataFrame) -> DataFrame:

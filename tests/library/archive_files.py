@@ -29,6 +29,14 @@ def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.Re
     return _records(partition, offsets, [b"k"] * len(offsets), [value] * len(offsets), [headers] * len(offsets))
 
 
+def records_of(topic: str, values: Sequence[bytes]) -> pa.RecordBatch:
+    """These values as the first records of partition 0 of a topic. Each key is the record's value, cut."""
+    n = len(values)
+    headers: list[dict[str, object]] = [{"key": "trace", "value": b"\x00\xff"}]
+    found = _records(0, range(n), [each[:50] for each in values], values, [headers] * n)
+    return found.set_column(0, "topic", pa.array([topic] * n))
+
+
 def visits(partition: int, visitors: Mapping[int, str]) -> pa.RecordBatch:
     """A valid page view at each offset. Its key, its value and its headers name the visitor."""
     names = [visitor.encode() for visitor in visitors.values()]
@@ -66,8 +74,8 @@ def _records(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch) -> list[ArchivedFile]:
-    tables = {TOPIC: blueprint(table)}
+def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch, topic: str = TOPIC) -> list[ArchivedFile]:
+    tables = {topic: blueprint(table)}
     writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(WriterSettings.of(settings), load_events(), tables, {})))
     return [load_archived_file(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
 

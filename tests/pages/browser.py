@@ -36,7 +36,14 @@ PAGES = (
     "certificates",
     "certificates?view=page_views",
 )
-BUTTONS = {"analyst": [], "oncall": ["Restart"], "admin": ["Restart", "Stop"]}
+RESTART = "Restart: Requires permission to clear tasks of its DAG. By default, the roles User, Op and Admin have it."
+STOP = "Stop: Requires permission to edit the connection spark_default. By default, the roles Op and Admin have it."
+# The buttons that each user may use, and what the others require.
+BUTTONS: dict[str, tuple[list[str], list[str]]] = {
+    "analyst": ([], [RESTART, STOP]),
+    "oncall": (["Restart"], [STOP]),
+    "admin": (["Restart", "Stop"], []),
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +64,16 @@ def test_every_user_can_read_every_page(backfilled: None, watched: Page) -> None
         assert watched.title().endswith("Truelog")  # no value ran as a script
 
 
-@pytest.mark.parametrize(("watched", "buttons"), BUTTONS.items(), indirect=["watched"])
-def test_users_see_only_the_buttons_that_they_may_use(watched: Page, buttons: list[str]) -> None:
+@pytest.mark.parametrize(("watched", "rights"), BUTTONS.items(), indirect=["watched"])
+def test_a_button_that_a_user_may_not_use_says_what_it_requires(
+    watched: Page, rights: tuple[list[str], list[str]]
+) -> None:
+    usable, reasons = rights
     open_page(watched, "streams")
-    assert watched.locator(f"[data-application={STREAM}] [data-act]").all_inner_texts() == buttons
+    stream = watched.locator(f"[data-application={STREAM}]")
+    assert stream.locator("[data-act]").all_inner_texts() == ["Restart", "Stop"]
+    assert stream.locator("[data-act]:enabled").all_inner_texts() == usable
+    assert stream.locator(".refusals small").all_inner_texts() == reasons
 
 
 RIGHTS = {"analyst": ("Read only", 9), "oncall": ("Some actions are not yours", 1)}
@@ -155,7 +168,9 @@ def test_on_call_users_acknowledge_alerts_and_everyone_reads_runbooks(signed_in:
     open_page(page, "alerts")
     new = page.locator("[data-alert='stalled/page_audience']")
     expect(new).to_contain_text(HOSTILE[0])
-    assert page.locator("button").count() == 0
+    assert page.locator("button:enabled").count() == 0
+    expect(new.get_by_role("button", name="Acknowledge")).to_have_attribute("title", re.compile("streams DAG"))
+    expect(page.locator("#form")).to_contain_text("Requires permission to trigger the streams DAG.")
     new.locator("summary").click()
     expect(new.locator(".runbook")).to_contain_text("Impact.")
     page = signed_in["oncall"].new_page()
@@ -181,10 +196,11 @@ def choose(page: Page, first: str, last: str, mode: str = "Repair differing rows
 
 
 @pytest.mark.parametrize("watched", ["analyst"], indirect=True)
-def test_users_without_permission_get_no_backfill_form(backfilled: None, watched: Page) -> None:
+def test_users_without_permission_see_who_may_backfill(backfilled: None, watched: Page) -> None:
     open_page(watched, "backfills")
     expect(watched.locator("[data-backfill]").first).to_be_visible()
-    assert watched.locator("form, [data-backfill] button").count() == 0
+    assert watched.locator("form, button:enabled").count() == 0
+    expect(watched.locator("#form")).to_contain_text("Requires permission to trigger the recompute DAG.")
 
 
 @pytest.mark.parametrize("watched", ["oncall"], indirect=True)

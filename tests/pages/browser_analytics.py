@@ -8,6 +8,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.builders.comparisons import a_reconciliation
+from tests.builders.views import a_lag_sample
 from tests.pages.audience import BEGIN, HOSTS, LONG, fill_audience
 from tests.pages.browser_phone import BEYOND, PHONE
 from tests.pages.browsing import is_wide_enough, open_page
@@ -148,6 +150,37 @@ def test_the_archived_events_are_one_click_away(archived: Settings, watched: Pag
     expect(section.locator("tbody tr")).to_have_count(1)
     watched.get_by_label("Break down by").select_option("Total only")
     expect(section.locator("table")).to_have_count(0)
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_a_figure_opens_its_events(archived: Settings, watched: Page) -> None:
+    rows = "('2026-03-01', 'h', '/', 'b', 1), ('2026-03-01', 'other', '/', 'b', 7)"
+    with connect(archived, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO state.page_views_v1 VALUES {rows}".encode())
+        try:
+            open_page(watched, "analytics?view=page_views&by=host&since=2026-03-01T00:00&until=2026-03-02T00:00")
+            events = watched.locator("#events")
+            watched.locator("tr[data-key='value h'] td").nth(1).get_by_role("button", name="1").click()
+            expect(events).to_contain_text("1 archived event of page_view in this range, with this host")
+            watched.locator("tr[data-key='value other'] td").nth(1).get_by_role("button", name="7").click()
+            expect(events).to_contain_text("0 archived events")
+        finally:
+            connection.execute("DELETE FROM state.page_views_v1 WHERE minute = '2026-03-01'")
+
+
+def test_the_page_says_when_figures_were_proved_and_what_may_grow(audience: Settings, watched: Page) -> None:
+    partitions = [{"topic": "page_view", "partition": 0, "seconds": 0.0, "blind": ""}]
+    with connect(audience, autocommit=True) as connection:
+        a_reconciliation(connection, "page_audience", "EQUAL", ago=timedelta(hours=3))
+        a_lag_sample(connection, "page_audience", partitions)
+    open_page(watched, FIXED)
+    expect(watched.locator("#proved")).to_contain_text(re.compile(r"found the view equal ended .* ago"))
+    expect(watched.locator("#proved a")).to_have_attribute("href", re.compile(r"reconciliations\?view=page_audience"))
+    expect(watched.locator("rect.open")).to_have_count(0)
+    until = datetime.now(UTC) + timedelta(hours=1)
+    open_page(watched, f"analytics?view=page_audience&since={BEGIN:%Y-%m-%dT%H:%M}&until={until:%Y-%m-%dT%H:%M}")
+    expect(watched.locator("main")).to_contain_text("figures may still grow")
+    expect(watched.locator("rect.open")).to_have_count(1)
 
 
 @pytest.mark.parametrize("watched", ["analyst"], indirect=True)

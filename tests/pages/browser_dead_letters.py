@@ -23,7 +23,7 @@ def test_dead_letters_are_counted_chosen_and_sorted(rejected: Settings, watched:
     expect(letters.locator("tbody tr")).to_have_count(3)
     expect(watched.locator("main")).to_contain_text("3 in all")
     expect(watched.get_by_role("button", name="Send 3 dead letters again")).to_be_disabled()
-    expect(watched.locator("main")).to_contain_text("This requires permission to trigger the reconcile DAG.")
+    expect(watched.locator("main")).to_contain_text("Requires permission to trigger the reconcile DAG.")
     expect(watched.locator("main")).not_to_contain_text("truelog dead-letters replay")
     watched.reload()
     expect(letters.locator("tbody tr")).to_have_count(3)

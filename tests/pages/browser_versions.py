@@ -39,4 +39,6 @@ def test_an_analyst_sees_the_stages_and_moves_nobody(versions: TwoVersions, watc
     versions.make_ready()
     watched.reload()
     expect(second).to_contain_text("Ready")
-    assert second.get_by_role("button").count() == 0
+    assert second.get_by_role("button").all_inner_texts() == ["Compare rows…", "Move readers here…"]
+    assert second.locator("button:enabled").count() == 0
+    expect(second).to_contain_text("Requires permission to trigger the cut_over DAG.")

@@ -68,12 +68,16 @@ def test_rows_are_sorted_by_their_headers_and_paged(watched: Page) -> None:
 
 
 @pytest.mark.parametrize("watched", ["analyst"], indirect=True)
-def test_users_without_the_right_get_no_button_to_save_or_repair(watched: Page) -> None:
+def test_users_without_the_right_see_what_saving_and_repairing_require(watched: Page) -> None:
     open_page(watched, "view?name=page_views")
     expect(watched.locator("#answer tbody tr").first).to_be_visible()
-    assert watched.locator("a[download], [data-act]").count() == 0
-    open_page(watched, "reconciliation?id=59")
-    assert watched.locator("a[download], [data-act]").count() == 0
+    for page in ("view?name=page_views", "reconciliation?id=59"):
+        open_page(watched, page)
+        expect(watched.locator("[data-act]")).to_have_text(["Compare now", "Repair this view"])
+        assert watched.locator("a[download], [data-act]:enabled").count() == 0
+        reason = "Requires permission to trigger the reconcile DAG. By default, the roles User, Op and Admin have it."
+        expect(watched.locator("#form")).to_contain_text(reason)
+        expect(watched.locator("body")).to_contain_text(f"Save: {reason}" if "id=" in page else "Save and explain: ")
 
 
 @pytest.mark.parametrize("watched", ["oncall"], indirect=True)

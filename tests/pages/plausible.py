@@ -13,7 +13,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from tests.builders.alerts import a_look, an_alert
-from tests.builders.applications import a_launch, a_lease
+from tests.builders.applications import a_database_of, a_launch, a_lease
 from tests.builders.comparisons import a_certificate, a_reconciliation, a_repair, a_validation
 from tests.builders.log import a_log_day
 from tests.builders.quality import a_figure, an_event_validation
@@ -76,6 +76,7 @@ def at_version_1(file: Path) -> None:
 def fill(connection: Connection) -> None:
     """Fill an empty, migrated database."""
     with connection.transaction():
+        a_database_of(connection, timedelta(days=9))
         _views(connection)
         _log_days(connection)
         _applications(connection)

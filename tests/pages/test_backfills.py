@@ -130,9 +130,50 @@ def test_the_log_days_of_a_calendar_day_are_counted(
     assert [day["progress"] for day in found["days"]] == [{}, done, {}]
     progress = found["progress"]
     assert (progress["done"], progress["of"], progress["share"]) == (3, 6, pytest.approx(3.5 / 6))
-    assert progress["seconds_left"] > 0
+    assert progress["seconds_left"] is None  # no job has ended
+    job = "UPDATE task_instance SET state = 'success', duration = 120, end_date = now() WHERE id = %s"
+    with psycopg.connect(**airflows) as connection:
+        connection.execute(job, (recomputation.attempt,))
+    assert newest(users["analyst"])["progress"]["seconds_left"] == 2 * 30  # two are left, and four took 120 s
+    with psycopg.connect(**airflows) as connection:
+        connection.execute("UPDATE task_instance SET state = 'running' WHERE id = %s", (recomputation.attempt,))
     recomputation.refuse(CHOSEN[1])
     assert states(newest(users["analyst"]))[1] == ("running", ["done", "failed"])
+
+
+def test_a_waiting_day_names_what_it_waits_for(
+    users: dict[str, Airflow], airflows: dict[str, Any], backfill: int
+) -> None:
+    """The job of the second day has the only slot of the pool."""
+    _, second, third = (each["run"] for each in newest(users["analyst"])["days"])
+
+    def waits() -> list[Any]:
+        return [each["waits"] for each in newest(users["analyst"])["days"]]
+
+    holder = {"dag": "recompute", "run": second, "by": "oncall"}
+    assert waits() == [None, None, {"reason": "until another run of its DAG ends", **holder}]
+    begin = "UPDATE dag_run SET state = %s WHERE run_id = %s"
+    queue = "UPDATE task_instance SET state = %s WHERE task_id = 'recompute' AND run_id = %s"
+    with psycopg.connect(**airflows) as connection:
+        connection.execute(begin, ("running", third))
+        connection.execute(queue, ("scheduled", third))
+    assert waits() == [None, None, {"reason": "for a slot of the pool recompute", **holder}]
+    with psycopg.connect(**airflows) as connection:
+        connection.execute("UPDATE slot_pool SET slots = 2 WHERE pool = 'recompute'")
+    assert waits() == [None, None, None]
+    with psycopg.connect(**airflows) as connection:
+        connection.execute("UPDATE slot_pool SET slots = 1 WHERE pool = 'recompute'")
+        connection.execute(queue, (None, third))
+        connection.execute(begin, ("queued", third))
+
+
+def test_comparisons_name_the_person_who_started_them(planned: Settings, users: dict[str, Airflow]) -> None:
+    started = users["oncall"].trigger("reconcile")
+    store_verdict(planned, started, "page_views")
+    path = f"data/reconciliations?run={quote(started, safe='')}"
+    found = json.load(fetch(users["analyst"], "GET", path))
+    assert found["starters"] == {started: {"kind": "manual", "by": "oncall"}}
+    assert [(each["by"], each["waits"]) for each in found["runs"]] == [("oncall", None)]
 
 
 def test_finished_days_are_skipped_or_repeated(users: dict[str, Airflow], backfill: int) -> None:

@@ -3,26 +3,32 @@
 Visitors press the buttons, go offline and back. Their events are then in the views, and the page shows the rows.
 """
 
+import os
 import re
+import signal
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
 
 import runtime
 from demo import shop as demo_shop
 from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.deadline import deadline, until
+from tests.pages.axe import serious_problems
 from tests.pages.browsing import collect_page_errors
 from tests.scenes.applications import start
 from truelog.support.errors import ServiceDown
 
+LIKES = "/views/post/rows"
 VIEWS = ("page_views", "cart", "home_timeline", "post", "click_through")
 SERVICES = ("ticks", "commands", "collector", "api")
 
@@ -75,10 +81,34 @@ def context(chromium: Browser, shop: Shop) -> Iterator[BrowserContext]:
 
 
 def opened(context: BrowserContext, path: str = "/") -> Page:
-    page = context.new_page()
+    return shown(context.new_page(), path)
+
+
+def shown(page: Page, path: str = "/") -> Page:
     page.goto(path)
     expect(page.locator("#products article").first).to_be_attached()
     return page
+
+
+def recorded(page: Page) -> list[str]:
+    """The list to which the path of each request of the page is added."""
+    paths: list[str] = []
+    page.on("request", lambda request: paths.append(urlsplit(request.url).path))
+    return paths
+
+
+def reads_likes(request: Request) -> bool:
+    return urlsplit(request.url).path == LIKES
+
+
+def require_quiet(paths: list[str], clock: Page) -> None:
+    """A page has asked nothing while another page has read its likes five times, once a second."""
+    asked = len(paths)
+    for _ in range(5):
+        with clock.expect_request(reads_likes):
+            pass
+    if paths[asked:]:
+        raise ServiceDown(f"the page has asked for {paths[asked:]}")
 
 
 def visitor(context: BrowserContext) -> str:
@@ -148,6 +178,85 @@ def test_a_visitor_who_is_offline_loses_nothing(shop: Shop, context: BrowserCont
     expect(page.get_by_role("status")).to_have_text("")
     shop.expect(f"SELECT product, quantity FROM views.cart WHERE cart_id = '{me}'", ("lamp", 1))
     shop.expect("SELECT likes FROM views.post WHERE post_id = 'lamp'", (1,))
+
+
+def test_a_page_asks_nothing_while_nothing_changes(shop: Shop, context: BrowserContext) -> None:
+    """A change of the cart in another tab makes the page read the cart, and nothing else."""
+    page = context.new_page()
+    paths = recorded(page)
+    shown(page)
+    expect(page.locator("#timeline")).to_contain_text("Welcome")
+    other = opened(context, "/products/rug")
+    until(lambda: require_quiet(paths, other), 90, "a page that asks nothing")
+    assert Counter(paths)["/views/cart/changes"] == 1
+    asked = len(paths)
+    other.get_by_role("button", name="Add to cart").click()
+    expect(page.locator("#cart li")).to_have_count(1)
+    assert set(paths[asked:]) == {"/views/cart/rows"}
+
+
+def test_a_page_follows_on_after_the_api_was_away(shop: Shop, context: BrowserContext) -> None:
+    """Also a page whose stream of changes is refused, because readers get the batch layer."""
+    page = context.new_page()
+    page.route("**/changes?*", refuse)
+    paths = recorded(shown(page))
+    expect(page.locator("#timeline")).to_contain_text("Welcome")
+    other = opened(context, "/products/desk")
+    other.get_by_role("button", name="Add to cart").click()
+    expect(page.locator("#cart li")).to_have_count(1)
+    page.unroute("**/changes?*")
+    until(lambda: require_quiet(paths, other), 90, "a page that asks nothing")
+    kill_api(shop.world)
+    other.get_by_role("button", name="Add to cart").click()
+    expect(page.locator("#cart li")).to_contain_text("(2)")
+
+
+def kill_api(world: World) -> None:
+    """The supervisor starts the service again."""
+    [pid] = [each.pid for each in runtime.status(world.settings) if each.name == "api"]
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+def refuse(route: Route) -> None:
+    route.fulfill(status=503, headers={"Access-Control-Allow-Origin": "*"})
+
+
+def test_a_hidden_page_follows_nothing(shop: Shop, context: BrowserContext) -> None:
+    """A browser opens six streams to one server at most."""
+    page, other = opened(context), opened(context, "/products/clock")
+    expect(page.locator("#timeline")).to_contain_text("Welcome")
+    hide(page, is_hidden=True)
+    paths = recorded(page)
+    other.get_by_role("button", name="Add to cart").click()
+    expect(other.locator("#cart li")).to_have_count(1)
+    require_quiet(paths, other)
+    assert page.locator("#cart li").count() == 0
+    hide(page, is_hidden=False)
+    expect(page.locator("#cart li")).to_have_count(1)
+
+
+def hide(page: Page, *, is_hidden: bool) -> None:
+    page.evaluate(
+        """hidden => {
+            Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        is_hidden,
+    )
+
+
+def test_the_shop_has_no_serious_accessibility_problem(shop: Shop, chromium: Browser) -> None:
+    """Also with a full cart. The policy of the shop does not allow the script of the examination, so it is off."""
+    examined = chromium.new_context(base_url=shop.address, bypass_csp=True)
+    for path in ("/", "/products/lamp"):
+        page = opened(examined, path)
+        expect(page.locator("#timeline")).to_contain_text("Welcome")
+        if path != "/":
+            page.get_by_role("button", name="Add to cart").click()
+            expect(page.locator("#cart li")).to_have_count(1)
+        assert serious_problems(page) == []
+    examined.close()
 
 
 def test_a_visitor_reads_no_other_rows(shop: Shop, context: BrowserContext) -> None:

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from rules.sources import SOURCES
 from truelog.commands.declaration import Fields, Fold, Payload, State
 from truelog.patterns import files, versions
+from truelog.patterns.rule import TooLong
 from truelog.patterns.versions import RETIRED, SET
 
 
@@ -35,9 +36,10 @@ def apply(rule: State, event: Payload) -> State:
         return rule
     if event["verb"] == RETIRED:
         return {}
-    if event["verb"] == SET and versions.read_rule(event["rule"], event["definition"], SOURCES):
-        return {"definition": event["definition"]}
-    return rule
+    read = versions.read_rule(event["rule"], event["definition"], SOURCES) if event["verb"] == SET else None
+    if isinstance(read, TooLong):
+        return {}
+    return rule if read is None else {"definition": event["definition"]}
 
 
 @lru_cache(maxsize=100)

@@ -3,6 +3,7 @@ import { keepInAddress } from "./address.js";
 import { act, ask, live } from "./live.js";
 import { ago, badge, count, h, marked, moment, outward, seen, sentence, since, table } from "./kit.js";
 import { toAlert, toDag, toPage } from "./links.js";
+import { checkLag, reasonFor, rightButton } from "./rights.js";
 
 const SPANS = [[0.5, "30 minutes"], [2, "2 hours"], [8, "8 hours"], [24, "24 hours"]];
 const runbooks = new Map(); // by kind; runbooks do not change while a page is open
@@ -22,8 +23,10 @@ export function show(given, { shown, form }) {
   });
   form.append(filter);
   const again = live(shown, () => ask("data/alerts"), 3, (found) => {
-    if (found.may_handle && form.children.length === 1) {
-      form.append(h("button", { type: "button", click: () => silence("", () => again()) }, "Silence alerts…"));
+    if (form.children.length === 1) {
+      const may = found.may_handle;
+      form.append(rightButton("alerts", may, "Silence alerts…", { click: () => silence("", () => again()) }));
+      form.append(...[reasonFor("alerts", may)].filter(Boolean));
     }
     return drawn(found, match, () => again());
   }, ({ open }) => heading(open));
@@ -50,8 +53,7 @@ function drawn({ open, resolved, silences, neglected, logs, may_handle: may, as_
         "p",
         { class: "means", role: "alert" },
         marked(
-          `Not checked recently: ${sources}. These sources may have problems that no alert shows. ` +
-            "Check with `truelog status` that the `lag` service is READY.",
+          `Not checked recently: ${sources}. These sources may have problems that no alert shows. ${checkLag()}`,
         ),
       )
       : null,
@@ -68,13 +70,9 @@ function drawn({ open, resolved, silences, neglected, logs, may_handle: may, as_
         moment(each.until),
         seen(each.by),
         seen(each.why),
-        may
-          ? h(
-            "button",
-            { type: "button", click: () => attempt(() => act("alerts/unsilence", { id: each.id }), again) },
-            "End silence",
-          )
-          : "",
+        rightButton("alerts", may, "End silence", {
+          click: () => attempt(() => act("alerts/unsilence", { id: each.id }), again),
+        }),
       ]),
       "No silences.",
       { caption: "Silences, which end by themselves", keys: silences.map((each) => `silence-${each.id}`) },
@@ -133,16 +131,11 @@ function incident(each, effects, { now, may, logs, again }) {
             `Acknowledged by ${seen(each.acknowledged_by ?? "")} `,
             ago(each.acknowledged_at, now),
           )
-          : may
-          ? h("button", {
-            type: "button",
+          : rightButton("alerts", may, "Acknowledge", {
             "data-act": "acknowledge",
             click: () => attempt(() => act("alerts/acknowledge", { key: each.key }), again),
-          }, "Acknowledge")
-          : h("span", { class: "quiet" }, "Not acknowledged"),
-        may
-          ? h("button", { type: "button", "data-act": "silence", click: () => silence(each.key, again) }, "Silence…")
-          : null,
+          }),
+        rightButton("alerts", may, "Silence…", { "data-act": "silence", click: () => silence(each.key, again) }),
       ),
     ),
     h(

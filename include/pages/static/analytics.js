@@ -3,9 +3,10 @@ import { keepInAddress, pairs } from "./address.js";
 import { eventsIn } from "./archived-events.js";
 import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
-import { count, duration, h, layerOf, link, number, positions, seen, table, value } from "./kit.js";
+import { ago, count, duration, h, layerOf, link, moment, number, positions, seen, table, value } from "./kit.js";
 import { choose } from "./list.js";
 import { keyConditions } from "./rows.js";
+import { reasonFor } from "./rights.js";
 
 const FIXED = "fixed";
 const RANGES = [["1", "Last hour"], ["24", "Last 24 hours"], ["168", "Last 7 days"], ["720", "Last 30 days"], [
@@ -165,9 +166,10 @@ function drawn(found, state, change, showEvents) {
       "",
       { caption: caption(found), keys: ["all", ...found.rows.map((each) => `value ${each.value}`)] },
     ),
-    h("p", { class: "quiet" }, notes(found), details(found, state, showEvents)),
+    h("p", { class: "quiet" }, windows(found), notes(found), details(found, state, showEvents)),
     h("p", { class: "quiet" }, "The figures contain the events up to these positions:"),
     positions(found.positions),
+    proved(found),
   ];
 
   // On a phone, a heading is the first part of its title.
@@ -185,8 +187,38 @@ function drawn(found, state, change, showEvents) {
   function row(filter, { value: text, figures, before, change: ratio }, label) {
     const properties = { type: "button", class: "choice", title: `Show only ${title(text)}`, click: filter };
     const shown = label ?? value(short(text));
-    return [filter ? h("button", properties, shown) : shown, ...figures.map(figure), figure(before), changed(ratio)];
+    const own = label ? [] : keyConditions([by], { [by]: text });
+    const cells = figures.map((each) => eventsBehind(each, [...new Set([...state.where, ...own])]));
+    return [filter ? h("button", properties, shown) : shown, ...cells, figure(before), changed(ratio)];
   }
+
+  // A figure shows its events, if the user may see them.
+  function eventsBehind(given, where) {
+    const click = () => showEvents(query(found, where));
+    const properties = { type: "button", class: "choice", title: "Show the events behind this figure", click };
+    return found.may_export && given !== null ? h("button", properties, figure(given)) : figure(given);
+  }
+}
+
+// How many windows are open, complete or corrected, or from when on events may be missing.
+function windows({ windows: counts, open_from: open }) {
+  const texts = Object.entries(counts).map(([status, n]) => `${number(n)} ${status}`);
+  if (texts.length) return `Windows: ${texts.join(", ")}. `;
+  return open === null ? null : `From ${moment(open)} UTC on, figures may still grow. `;
+}
+
+// Events that came since then are in the figures, too.
+function proved({ source: view, answer, as_of: now }) {
+  const comparisons = link("reconciliations", { view }, "comparison with a rebuild");
+  const text = answer?.proved_at
+    ? ["The last ", comparisons, " that found the view equal ended ", ago(answer.proved_at, now), "."]
+    : ["No ", comparisons, " has found the view equal yet."];
+  return h("p", { class: "quiet", id: "proved" }, text);
+}
+
+// The same question, for other routes.
+function query({ view, since, until, by, order }, where) {
+  return pairs({ view, since, until, by, order, where });
 }
 
 function within(error) {
@@ -214,10 +246,13 @@ function chips(where, change) {
 }
 
 function drawing(found) {
-  const { course, order, state_rows: rows } = found;
+  const { course, order, state_rows: rows, open_from: open } = found;
+  const since = course.at[0], step = course.step;
+  // The step that contains the moment is open.
+  const openFrom = open === null ? undefined : since + Math.floor((Date.parse(open) / 1000 - since) / step) * step;
   if (!rows) return h("p", {}, "No row of the view is in this range. Choose another range, or remove a filter.");
   return course.at.length > 1
-    ? chart({ title: order, unit: "", write: figure, at: course.at, series: lines(course) })
+    ? chart({ title: order, unit: "", write: figure, at: course.at, series: lines(course), openFrom })
     : null;
 }
 
@@ -259,27 +294,31 @@ function caption({ since, until, before, incomparable, by, rows, more }) {
   return `From ${begin} to ${end} UTC, ${compared}.${values}`;
 }
 
-function notes({ course, state_rows: rows, columns }) {
+function notes({ source, course, state_rows: rows, columns }) {
   const errors = columns.filter((each) => each.error).map(({ name, error }) => `${name} ${within(error)}`).join(", ");
   const sketched = errors
     ? `Relative errors: ${errors}. Sketches are united, so what is in several rows counts once. `
     : "";
-  return `From ${count(rows, "row")} of the view. Each point is ${duration(course.step)}. ${sketched}`;
+  return `From ${count(rows, "row")} of ${source}. Each point is ${duration(course.step)}. ${sketched}`;
 }
 
 // The rows and the archived events behind the figures, and the figures as a file.
-function details({ view, time, since, until, may_export: mayExport, by, order }, { where }, showEvents) {
+function details(found, { where }, showEvents) {
+  const { source, time, since, until, may_export: mayExport } = found;
   const range = [`${time}>=${since}`, `${time}<${until}`];
-  const query = pairs({ view, since, until, by, order, where });
   return [
-    link("view", pairs({ name: view, where: [...where, ...range] }), "Show the rows"),
+    link("view", pairs({ name: source, where: [...where, ...range] }), "Show the rows"),
     mayExport
       ? [
         " · ",
-        h("button", { type: "button", class: "choice", click: () => showEvents(query) }, "Show the events"),
+        h(
+          "button",
+          { type: "button", class: "choice", click: () => showEvents(query(found, where)) },
+          "Show the events",
+        ),
         " · ",
-        link("export/analytics.csv", query, "CSV", { download: true }),
+        link("export/analytics.csv", query(found, where), "CSV", { download: true }),
       ]
-      : null,
+      : [" · ", reasonFor("compare", false, "Events and CSV")],
   ];
 }

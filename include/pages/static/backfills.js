@@ -6,6 +6,8 @@ import { confirmAction, openDialog } from "./dialog.js";
 import { dayGrid, iso } from "./grid.js";
 import { ago, count, duration, h, link, moment, number, outward, seen, sentence, table } from "./kit.js";
 import { pager } from "./list.js";
+import { waitsFor } from "./reconciliations.js";
+import { reasonFor, rightButton } from "./rights.js";
 
 const API = "../api/v2/backfills";
 const PAGE = 5;
@@ -73,8 +75,12 @@ function begin(found, given, form, again) {
   // The days of the log may arrive after the user has begun to choose, and must not replace that choice.
   made?.addEventListener("input", () => made.dataset.begun = "yes");
   made?.addEventListener("change", shows);
-  form.append(...[made, grid.element].filter(Boolean));
+  form.append(made ?? refusal(), grid.element);
   return grid;
+}
+
+function refusal() {
+  return h("p", { class: "buttons" }, rightButton("backfill", false, "Backfill…"), reasonFor("backfill", false));
 }
 
 // The last calendar day with data that has ended, or today if there is no other.
@@ -106,12 +112,10 @@ function backfill(each, { as_of: now, may_backfill: may }, again) {
       h(
         "p",
         { class: "buttons" },
-        may && !each.completed_at
-          ? [
-            button(each.paused ? "unpause" : "pause", each, again),
-            button("cancel", each, again),
-          ]
-          : null,
+        each.completed_at ? null : [
+          button(each.paused ? "unpause" : "pause", each, may, again),
+          button("cancel", each, may, again),
+        ],
       ),
     ),
     h(
@@ -128,7 +132,7 @@ function backfill(each, { as_of: now, may_backfill: may }, again) {
       ["Day (UTC)", "State", ...each.views, "Report"],
       each.days.map((one) => [
         one.run ? outward(`dags/recompute/runs/${encodeURIComponent(one.run)}`, day(one.day)) : day(one.day),
-        state(one.state),
+        [state(one.state), one.waits ? h("small", {}, " waits ", waitsFor(one.waits)) : null],
         ...each.views.map((view) => (one.views[view] ? [state(one.views[view]), part(one, view)] : "")),
         one.report
           ? link("reconciliations", { run: one.report }, "Report")
@@ -140,11 +144,10 @@ function backfill(each, { as_of: now, may_backfill: may }, again) {
   );
 }
 
-// A bar while the backfill runs. The time that is left is known once a tenth is done, and only for the recompute
-// itself.
+// A bar while the backfill runs. The time that is left is known as soon as one job has ended.
 function progress({ completed_at: over, progress: { done, of, share, seconds_left: left } }) {
   if (over || !of) return null;
-  const rest = left === null ? "" : `, about ${duration(left)} left, then the comparison`;
+  const rest = left === null ? "" : `, about ${duration(left)} left, with the comparison`;
   const text = `${number(done)} of ${count(of, "day-view")} done${rest}`;
   return h("p", { class: "progress" }, h("progress", { value: share, max: 1, "aria-label": "Progress" }), ` ${text}`);
 }
@@ -168,9 +171,8 @@ function part({ views, progress }, view) {
   return days > 1 && views[view] !== "done" ? ` ${done} of ${days}` : "";
 }
 
-function button(name, { id }, again) {
-  return h("button", {
-    type: "button",
+function button(name, { id }, may, again) {
+  return rightButton("backfill", may, name === "unpause" ? "Resume" : sentence(name), {
     "data-act": name,
     click: async () => {
       try {
@@ -180,7 +182,7 @@ function button(name, { id }, again) {
       }
       again();
     },
-  }, name === "unpause" ? "Resume" : sentence(name));
+  });
 }
 
 function backfillForm(views, chosen, again) {

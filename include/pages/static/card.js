@@ -5,7 +5,13 @@ const SECONDS = 10;
 const TIMEOUT_SECONDS = 30;
 const DATA = new URL("../data/vitals", import.meta.url);
 const PAGES = new URL("../../plugin/", import.meta.url);
-const COLORS = { "All good": "#1f8a4c", Warning: "#b97700", Unknown: "#7a858f", Critical: "#d1293d" };
+const COLORS = {
+  "All good": "#1f8a4c",
+  Starting: "#2f74c0",
+  Warning: "#b97700",
+  Unknown: "#7a858f",
+  Critical: "#d1293d",
+};
 const QUIET = { opacity: 0.75, fontSize: "0.85rem" };
 
 function duration(seconds) {
@@ -88,10 +94,13 @@ function sentence(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+// An alert opens some minutes after a problem, and may describe the same problem.
 function summary({ state, alerts, problems, views, unmade }) {
-  const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
-  const made = `${views - unmade} of ${count(views, "view")} created`;
-  return `${state}: ${count(alerts.count, "open alert")}, ${count(problems.length, "other problem")}, ${made}`;
+  const count = (n, what) => `${n || "no"} ${what}${n === 1 ? "" : "s"}`;
+  const made = unmade ? `${views - unmade} of ${count(views, "view")} created` : `${count(views, "view")}`;
+  const facts = state === "Starting" ? [] : [count(alerts.count, "open alert"), count(problems.length, "problem")];
+  const later = problems.length && !alerts.count && state === "Critical" ? ". A problem that lasts opens an alert" : "";
+  return `${state}: ${[...facts, made].join(", ")}${later}`;
 }
 
 globalThis.TruelogVitals = function TruelogVitals() {

@@ -2,6 +2,8 @@
 import { act, ask, live } from "./live.js";
 import { confirmAction } from "./dialog.js";
 import { ago, badge, h, link, number, outward, positions, seen, table } from "./kit.js";
+import { brief } from "./links.js";
+import { reasonFor, rightButton } from "./rights.js";
 
 const API = "../api/v2/dags/verify/dagRuns";
 const CURES = {
@@ -16,10 +18,11 @@ export function show(given, { shown }) {
     h(
       "p",
       { class: "quiet" },
-      "A certificate states that a view equalled its rebuild at exact positions. Anyone with the archive can verify it: ",
-      h("code", {}, "truelog verify CERTIFICATE"),
+      "A certificate states that a view equalled its rebuild at exact positions. Anyone with the archive can verify it",
+      found.may_verify ? [": ", h("code", {}, "truelog verify CERTIFICATE")] : null,
       ".",
     ),
+    found.certificates.length && !found.may_verify ? h("p", {}, reasonFor("verify", false, "Verify")) : null,
     table(
       [
         "View",
@@ -48,7 +51,7 @@ function row(each, { checks, pending, may_verify: may, as_of: now }, view, again
       {},
       link("reconciliation", { id: each.reconciliation }, h("span", { class: "value" }, each.id)),
       h("br"),
-      h("small", { class: "value", title: "SHA-256 of the certificate" }, each.digest),
+      h("small", { class: "value", title: `SHA-256 of the certificate: ${each.digest}` }, brief(each.digest)),
     ),
     ago(each.made_at, now),
     number(each.version),
@@ -58,14 +61,11 @@ function row(each, { checks, pending, may_verify: may, as_of: now }, view, again
     h(
       "p",
       { class: "buttons" },
-      may
-        ? h("button", {
-          type: "button",
-          "data-act": "verify",
-          disabled: each.id in pending,
-          click: () => verify(each.id, again),
-        }, "Verify")
-        : null,
+      rightButton("verify", may, "Verify", {
+        "data-act": "verify",
+        disabled: each.id in pending,
+        click: () => verify(each.id, again),
+      }),
       link("export/certificate", { id: each.id }, "Download", { download: true }),
     ),
   ];

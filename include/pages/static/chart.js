@@ -13,7 +13,7 @@ const hidden = new Set(); // the series that the user has switched off, by chart
 export function chart(given) {
   const { title, at, series, unit } = given;
   const width = chartWidth(), first = at[0], last = Math.max(at.at(-1), first + 1);
-  const lines = series.map((each, n) => ({ ...each, n, hidden: hidden.has(`${title} ${each.name}`) }));
+  const lines = withValues(series.map((each, n) => ({ ...each, n, hidden: hidden.has(`${title} ${each.name}`) })));
   const highest = Math.max(
     unit === "time" ? 0.1 : 1,
     ...lines.filter((each) => !each.hidden).flatMap((each) => each.values).filter((v) => v !== null),
@@ -59,16 +59,18 @@ export function chart(given) {
       times.map((time) =>
         s("text", { x: place(time), y: HEIGHT - 6, "text-anchor": anchor(place(time), width) }, tickText(time, step))
       ),
-      gaps(lines, at).map(([begin, end]) =>
-        s(
-          "rect",
-          { class: "gap", x: place(begin), y: TOP, width: place(end) - place(begin), height: HEIGHT - BOTTOM - TOP },
-          s("title", {}, "No sample"),
-        )
-      ),
+      gaps(lines, at).map(([begin, end]) => shade(place(begin), place(end), "", "No sample")),
+      given.openFrom <= last ? shade(place(given.openFrom), place(last), "open", "May still grow") : null,
       changeMarks(given.changes ?? [], first, last, place, HEIGHT - BOTTOM),
       lines.filter((each) => !each.hidden).map((each) =>
         s("path", { "data-key": each.name, class: `line ${style(each.n)}`, d: path(each.values, x, y) })
+      ),
+      lines.filter((each) => !each.hidden).map((each) =>
+        s("path", {
+          "data-key": `${each.name} alone`,
+          class: `line alone line-${each.n % 8}`,
+          d: alone(each.values, x, y),
+        })
       ),
       s("line", {
         class: "pointer",
@@ -82,14 +84,21 @@ export function chart(given) {
   );
 }
 
-function axis({ unit, write = number }, highest) {
-  if (unit !== "time") return { write, top: nice(highest), label: unit };
-  const [label, size] = UNITS.find(([, , from]) => highest >= from);
-  return {
-    write: (seconds) => number(seconds / size, seconds && highest / size < 10 ? 1 : 0),
-    top: nice(highest / size) * size,
-    label,
-  };
+// A line without any value needs no place in the legend, unless no line has one.
+function withValues(lines) {
+  const known = lines.filter((each) => each.values.some((v) => v !== null));
+  return known.length ? known : lines;
+}
+
+function axis({ unit, write }, highest) {
+  const [label, size] = unit === "time" ? UNITS.find(([, , from]) => highest >= from) : [unit, 1];
+  const top = nice(highest / size), digits = decimals(top / 4);
+  return { write: write ?? ((v) => number(v / size, v ? digits : 0)), top: top * size, label };
+}
+
+// How many decimals the ticks need, so that two of them never have the same text.
+function decimals(step) {
+  return [0, 1, 2].find((each) => Number(step.toFixed(each)) === step) ?? 2;
 }
 
 // The times between two points during which no line has a value.
@@ -102,6 +111,11 @@ function gaps(lines, at) {
     if (known) begin = i;
   });
   return found;
+}
+
+function shade(from, to, kind, title) {
+  const size = { x: from, y: TOP, width: Math.max(2, to - from), height: HEIGHT - BOTTOM - TOP };
+  return s("rect", { class: `gap ${kind}`, ...size }, s("title", {}, title));
 }
 
 // A text at an edge stays within the drawing.
@@ -170,19 +184,23 @@ function style(n) {
   return `line-${n % 8} dash-${Math.floor(n / 8) % 4}`;
 }
 
-// A value without neighbours stays visible: a line of zero length with round ends draws a dot.
 function path(values, x, y) {
   let drawn = "", pen = false;
   values.forEach((v, i) => {
-    if (v === null) {
-      pen = false;
-      return;
-    }
-    drawn += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
-    if (!pen) drawn += `L${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
-    pen = true;
+    if (v !== null) drawn += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
+    pen = v !== null;
   });
   return drawn;
+}
+
+// A value without neighbours is a dot: a thick line of zero length with round ends.
+function alone(values, x, y) {
+  const known = (i) => i in values && values[i] !== null;
+  return values.map((v, i) => {
+    if (v === null || known(i - 1) || known(i + 1)) return "";
+    const at = `${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
+    return `M${at}L${at}`;
+  }).join("");
 }
 
 function nice(v) {

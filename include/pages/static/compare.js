@@ -2,6 +2,7 @@
 import { act } from "./live.js";
 import { confirmAction } from "./dialog.js";
 import { h } from "./kit.js";
+import { reasonFor, rightButton } from "./rights.js";
 
 const API = "../api/v2/dags/reconcile/dagRuns";
 const CURES = {
@@ -10,13 +11,12 @@ const CURES = {
 };
 
 // Two buttons. The run's own results appear on the page that opens.
-export function compareButtons(view) {
+export function compareButtons(view, may) {
   const button = (label, question) =>
-    h("button", {
-      type: "button",
+    rightButton("compare", may, label, {
       "data-act": question.repair ? "repair" : "compare",
       click: () => ask(view, question),
-    }, label);
+    });
   return h(
     "p",
     { class: "buttons" },
@@ -32,6 +32,7 @@ export function compareButtons(view) {
       text: "The comparison replaces rows that differ from the rebuild, and compares again. The stream continues.",
       label: "Repair",
     }),
+    reasonFor("compare", may),
   );
 }
 

@@ -22,6 +22,7 @@ import {
   wholeRow,
 } from "./kit.js";
 import { recordLink } from "./records.js";
+import { reasonFor, rightButton } from "./rights.js";
 
 const API = "../api/v2/dags/explain/dagRuns";
 const CURES = {
@@ -76,16 +77,14 @@ function drawn(found, start) {
         h("span", { class: "value" }, seen(question.where.join(", "))),
       ),
     ),
-    mayRead
-      ? asked(found, start)
-      : h("p", { class: "quiet" }, "You may not explain rows. This requires permission to trigger the reconcile DAG."),
-    h("p", { class: "quiet" }, "The same on the command line: ", h("code", {}, seen(found.command))),
+    asked(found, start),
+    mayRead ? h("p", { class: "quiet" }, "The same on the command line: ", h("code", {}, seen(found.command))) : null,
     mayRead && answer ? explained(answer, found.answered, question, now) : null,
   ];
 }
 
 // What an explanation costs, its button, and the run that answers.
-function asked({ cost, run, answered, last_seconds: last, as_of: now }, start) {
+function asked({ cost, run, answered, last_seconds: last, may_read: may, as_of: now }, start) {
   if (cost.refused) return h("p", { class: "means" }, sentence(seen(cost.refused)));
   const amount = `${count(cost.records, "record")} in ${count(cost.files, "file")} (${bytes(cost.bytes)})`;
   const size = `An explanation reads the view's topics in the archive: ${amount}.`;
@@ -110,11 +109,12 @@ function asked({ cost, run, answered, last_seconds: last, as_of: now }, start) {
     h(
       "p",
       { class: "buttons" },
-      h(
-        "button",
-        { type: "button", "data-act": "explain", disabled: running, click: start },
-        answered ? "Explain again" : "Explain",
-      ),
+      rightButton("compare", may, answered ? "Explain again" : "Explain", {
+        "data-act": "explain",
+        disabled: running,
+        click: start,
+      }),
+      reasonFor("compare", may),
     ),
     run
       ? h(

@@ -6,6 +6,7 @@ import { ask, live } from "./live.js";
 import { duration, h, link, marked, table } from "./kit.js";
 import { toReader } from "./links.js";
 import { asked, timeRange } from "./time-range.js";
+import { checkLag } from "./rights.js";
 
 export function show(given, { shown, form }) {
   const state = { reader: given.getAll("reader"), hours: given.get("hours") ?? "1", until: given.get("until") ?? "" };
@@ -54,12 +55,12 @@ export function show(given, { shown, form }) {
   }
 }
 
-function drawn({ at, step, series }) {
+function drawn({ at, step, series, changes }) {
   if (!series.length) {
     return h(
       "p",
       { class: "quiet" },
-      marked("No samples in this time range. Check with `truelog status` that the `lag` service is READY."),
+      marked(`No samples in this time range. ${checkLag()}`),
     );
   }
   const worst = at.map((_, i) =>
@@ -72,6 +73,7 @@ function drawn({ at, step, series }) {
       title: "Freshness",
       unit: "time",
       at,
+      changes,
       series: [
         { name: "Worst", values: worst },
         ...series.map((each) => ({ name: each.reader, values: each.seconds })),

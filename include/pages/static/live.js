@@ -27,11 +27,19 @@ function request(path, options) {
 async function answered(response) {
   if (response.ok) return response.json();
   const body = await response.json().catch(() => ({}));
-  const why = typeof body.detail === "string" ? body.detail : body.detail?.[0]?.msg ?? response.statusText;
+  const why = typeof body.detail === "string" ? body.detail : body.detail?.[0]?.msg ?? wayOut(response);
   const message = response.status === 401
     ? "You are signed out. Reload the Airflow page and sign in again"
     : sentence(why);
   throw Object.assign(new Error(message), { status: response.status });
+}
+
+// An answer without a reason comes from a proxy, or from Airflow itself.
+function wayOut({ status, statusText }) {
+  const name = [status, statusText].filter(Boolean).join(" ");
+  return status < 500
+    ? `The request was refused (${name}). Reload the page`
+    : `The request failed (${name}). The page asks again by itself. If it goes on, the log of Airflow's API server has the reason`;
 }
 
 // Fetches at once and again every `seconds`, and patches the page if the data has changed. `state` describes the data

@@ -1,6 +1,6 @@
 // One document serves all pages. The last part of the path is the name of the page and of the module that fills it.
 import { h, link } from "./kit.js";
-import { showRights } from "./rights.js";
+import { loadRights, showRights } from "./rights.js";
 import { followTheme, nameTab } from "./theme.js";
 
 const TABS = {
@@ -40,8 +40,8 @@ document.getElementById("pages").append(
   ...Object.entries(TABS).map(([page, title]) => link(page, {}, title, page === tab ? { "aria-current": "page" } : {})),
 );
 document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-showRights(document.getElementById("rights")).catch(() => {}); // the page's own data says why there is no answer
-const { show } = await import(`./${name}.js`);
+const rights = loadRights().then(() => showRights(document.getElementById("rights"))).catch(() => {});
+const [{ show }] = await Promise.all([import(`./${name}.js`), rights]);
 show(new URLSearchParams(location.search), {
   shown: document.getElementById("shown"),
   form: document.getElementById("form"),

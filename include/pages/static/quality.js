@@ -2,8 +2,9 @@
 import { chart } from "./chart.js";
 import { confirmAction } from "./dialog.js";
 import { act, ask, live } from "./live.js";
-import { badge, count, docs, h, link, marked, moment, number, outward, seen, table, word } from "./kit.js";
+import { badge, count, docs, h, link, marked, number, outward, seen, table, word } from "./kit.js";
 import { choose } from "./list.js";
+import { reasonFor, rightButton } from "./rights.js";
 
 const API = "../api/v2/dags/quality/dagRuns";
 const CURES = {
@@ -53,8 +54,8 @@ function begin({ ended, types, may_validate: may }, form, again) {
       },
       day,
       type,
-      h("button", { disabled: !may }, "Validate now"),
-      may ? null : h("small", {}, CURES[403]),
+      rightButton("validate", may, "Validate now", { type: "submit" }),
+      reasonFor("validate", may),
     ),
     started,
   );
@@ -162,7 +163,7 @@ function overview({ newest, unchecked }) {
     ["Event type", "Newest log day (UTC)", "Validation", "Problems"],
     newest.map((each) => [
       link("quality", { of: each.event }, each.event),
-      moment(each.day),
+      whole(each.day),
       verdict(each),
       [wrong(each), unchecked[each.event] ? h("small", {}, seen(unchecked[each.event])) : null],
     ]),
@@ -173,7 +174,7 @@ function overview({ newest, unchecked }) {
 
 function day({ judged, figures }) {
   return [
-    moment(judged.day),
+    whole(judged.day),
     h("span", {}, verdict(judged), " ", docs(judged.id)),
     [
       wrong(judged),

@@ -5,11 +5,12 @@ import { badge, count, h, link, moment, number, positions, sentence, table, valu
 import { runLink, validation } from "./reconciliations.js";
 import { recordsIn, withRecords } from "./records.js";
 import { keyConditions } from "./rows.js";
+import { reasonFor } from "./rights.js";
 
 export function show(given, { shown, form }) {
   const id = given.get("id") ?? "";
   live(shown, () => ask("data/reconciliation", { id }), 30, (found) => {
-    if (found.may_compare && !form.hasChildNodes()) form.append(compareButtons(found.reconciliation.view));
+    if (!form.hasChildNodes()) form.append(compareButtons(found.reconciliation.view, found.may_compare));
     return drawn(id, found);
   });
 }
@@ -65,6 +66,8 @@ function drawn(
           link(`export/differing.${form}`, { id }, `Save all as ${form.toUpperCase()}`, { download: true })
         ),
       )
+      : sample.length
+      ? h("p", {}, reasonFor("compare", false, "Save"))
       : null,
     sample.length
       ? sides(

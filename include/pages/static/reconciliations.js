@@ -4,9 +4,10 @@ import { ask, live } from "./live.js";
 import { badge, docs, h, link, moment, number, outward, s, seen, sentence, table } from "./kit.js";
 import { choose, pager, sortHead } from "./list.js";
 import { withRecords } from "./records.js";
+import { chartWidth, roundTimes, tickText } from "./time-axis.js";
 
 const PAGE = 100;
-const WIDTH = 960, LANE = 30, LEFT = 130, RIGHT = 12;
+const LANE = 30, LEFT = 130, RIGHT = 12;
 const MARKS = {
   EQUAL: (x, y) => s("circle", { cx: x, cy: y, r: 4 }),
   DIFFERENT: (x, y) => s("path", { d: `M${x} ${y - 7}L${x + 7} ${y}L${x} ${y + 7}L${x - 7} ${y}Z` }),
@@ -89,7 +90,14 @@ export function show(given, { shown, form }) {
 function chosenRun({ state: { run, attempt }, runs }) {
   if (!run) return null;
   const states = runs.map((each) =>
-    h("li", {}, runLink(each.run, each.dag), ` ${RUNS[each.state] ?? sentence(each.state)}.`)
+    h(
+      "li",
+      {},
+      runLink(each.run, each.dag),
+      each.by ? `, started by ${seen(each.by)},` : null,
+      each.waits ? [" waits ", waitsFor(each.waits)] : ` ${RUNS[each.state] ?? sentence(each.state)}`,
+      ".",
+    )
   );
   return h(
     "div",
@@ -113,6 +121,24 @@ const RUNS = {
   failed: "has failed: at least one view was not proved to match the log",
 };
 
+// What a run waits for, and who started that.
+export function waitsFor({ reason, dag, run, by }) {
+  const other = outward(`dags/${dag}/runs/${encodeURIComponent(run)}`, `a run of ${dag}`);
+  return [`${reason}: `, other, by ? `, started by ${seen(by)}` : ", started by Airflow"];
+}
+
+const KINDS = { scheduled: "Schedule", asset_triggered: "New partials", backfill: "Backfill" };
+
+// The person or the cause that started a comparison, as a link to its run.
+function startedBy({ run }, starters) {
+  if (!run) return "Command line";
+  const { by, kind } = starters[run] ?? {};
+  const text = by ? seen(by) : KINDS[kind];
+  return text
+    ? h("span", { title: seen(run) }, outward(`dags/reconcile/runs/${encodeURIComponent(run)}`, text))
+    : runLink(run);
+}
+
 // A run of Airflow as a link. All comparisons belong to runs of `reconcile`.
 export function runLink(run, dag = "reconcile") {
   return outward(`dags/${dag}/runs/${encodeURIComponent(run)}`, h("code", {}, seen(run)));
@@ -124,15 +150,16 @@ function plot(all) {
   const views = [...new Set(all.map((each) => each.view))].sort();
   const times = all.map((each) => Date.parse(each.finished_at));
   const [first, last] = [Math.min(...times), Math.max(...times)];
-  const x = (time) => LEFT + ((WIDTH - LEFT - RIGHT - 8) * (time - first)) / Math.max(1, last - first) + 4;
-  const height = views.length * LANE + 24;
+  const width = chartWidth(), height = views.length * LANE + 24;
+  const x = (time) => LEFT + ((width - LEFT - RIGHT - 8) * (time - first)) / Math.max(1, last - first) + 4;
+  const { step, times: ticks } = roundTimes(first / 1000, last / 1000, width - LEFT - RIGHT);
   return h(
     "figure",
     {},
     h(
       "figcaption",
       {},
-      h("strong", {}, "Verdicts of this page"),
+      h("strong", {}, "Verdicts of this page, UTC"),
       h(
         "span",
         { class: "legend verdicts" },
@@ -148,12 +175,12 @@ function plot(all) {
     ),
     s(
       "svg",
-      { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Verdicts over time" },
+      { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Verdicts over time" },
       views.map((view, lane) =>
         s(
           "g",
           {},
-          s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (lane + 0.5) * LANE, y2: (lane + 0.5) * LANE }),
+          s("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: (lane + 0.5) * LANE, y2: (lane + 0.5) * LANE }),
           s("text", { x: LEFT - 10, y: (lane + 0.5) * LANE + 4, "text-anchor": "end" }, view),
         )
       ),
@@ -168,18 +195,14 @@ function plot(all) {
           ),
         )
       ),
-      [0, 0.5, 1].map((share) =>
-        s("text", {
-          x: LEFT + (WIDTH - LEFT - RIGHT) * share,
-          y: height - 6,
-          "text-anchor": ["start", "middle", "end"][share * 2],
-        }, moment(first + (last - first) * share))
+      ticks.map((time) =>
+        s("text", { x: x(time * 1000), y: height - 6, "text-anchor": "middle" }, tickText(time, step))
       ),
     ),
   );
 }
 
-function list({ reconciliations: all, total, state }, change) {
+function list({ reconciliations: all, total, state, starters }, change) {
   const shownBy = { order: state.order || "id", descending: state.descending };
   const head = (title, name, number) => sortHead(title, name, shownBy, (by) => change(by), { number });
   return [
@@ -206,7 +229,7 @@ function list({ reconciliations: all, total, state }, change) {
         number(each.different),
         number(each.repaired),
         validation(each),
-        each.run ? runLink(each.run) : "Command line",
+        startedBy(each, starters),
       ]),
       empty(state),
       { keys: all.map((each) => each.id) },

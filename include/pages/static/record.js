@@ -6,6 +6,7 @@ import { badge, bytes, h, link, moment, number, seen, sentence, table, value } f
 import { choose } from "./list.js";
 import { newestRecords } from "./newest-records.js";
 import { recordLink } from "./records.js";
+import { reasonFor } from "./rights.js";
 import { keyConditions } from "./rows.js";
 import { sendAgain } from "./send-again.js";
 
@@ -60,7 +61,7 @@ function heading({ may_read: mayRead, current }) {
   if (!mayRead) {
     return [
       h("h1", {}, "Records"),
-      h("p", { class: "quiet" }, "You may not look at records. This requires permission to trigger the reconcile DAG."),
+      h("p", { class: "quiet" }, "You may not look at records. ", reasonFor("compare", false)),
     ];
   }
   if (!current) return [h("h1", {}, "Records")];

@@ -1,10 +1,48 @@
-// What the user may not do, said once in the header of every page. Users with all rights see nothing.
+// What the user may do. A button that the user may not use is disabled and says what it requires and who has that.
 import { ask } from "./live.js";
 import { h } from "./kit.js";
 
-export async function showRights(place) {
+let known = new Map();
+
+// Called once, before the page is drawn. The page's own data says why there is no answer.
+export async function loadRights() {
   const { rights } = await ask("data/rights");
-  const missing = rights.filter((each) => !each.granted);
+  known = new Map(rights.map((each) => [each.name, each]));
+}
+
+// The action that a right allows, as its name in `data/rights`.
+export function granted(right) {
+  return Boolean(known.get(right)?.granted);
+}
+
+function why(right) {
+  const found = known.get(right);
+  return found
+    ? `Requires permission to ${found.requires}. By default, the roles ${found.roles} have it.`
+    : "You may not do this.";
+}
+
+// A button for an action. `may` is whether this user may do it to this thing.
+export function rightButton(right, may, label, properties = {}) {
+  const refused = may ? {} : { disabled: true, title: why(right) };
+  return h("button", { type: "button", ...properties, ...refused }, label);
+}
+
+// The same reason as text, because a phone and a keyboard show no title. A page shows it once for each group of buttons.
+export function reasonFor(right, may, action = "") {
+  return may ? null : h("small", { class: "refused" }, action ? `${action}: ` : "", why(right));
+}
+
+// What to check if the lag service sends no samples. Users who may stop applications also have a shell.
+export function checkLag() {
+  return granted("stop")
+    ? "Check with `truelog status` that the `lag` service is READY."
+    : "An administrator can check whether the `lag` service is running.";
+}
+
+// What the user may not do, in the header of every page. Users with all rights see nothing.
+export function showRights(place) {
+  const rights = [...known.values()], missing = rights.filter((each) => !each.granted);
   if (!missing.length) return;
   place.append(
     h("summary", {}, missing.length === rights.length ? "Read only" : "Some actions are not yours"),
@@ -15,7 +53,14 @@ export async function showRights(place) {
       h(
         "dl",
         {},
-        missing.map((each) => h("div", {}, h("dt", {}, each.action), h("dd", {}, `Requires: ${each.requires}`))),
+        missing.map((each) =>
+          h(
+            "div",
+            {},
+            h("dt", {}, each.action),
+            h("dd", {}, `Requires: ${each.requires} (by default ${each.roles})`),
+          )
+        ),
       ),
     ),
   );

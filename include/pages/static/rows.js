@@ -4,6 +4,7 @@ import { ask } from "./live.js";
 import { count, h, link, moment, table, value } from "./kit.js";
 import { choose, pager, sortHead } from "./list.js";
 import { recordsIn } from "./records.js";
+import { reasonFor } from "./rights.js";
 
 // The text of a condition, as `truelog query --where` reads it.
 const WRITTEN = /^([^\s=<>]+)(?:(<>|<=|>=|=|<|>| contains )([\s\S]*)| (is NULL|is not NULL))$/;
@@ -162,7 +163,7 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
         "p",
         { class: "quiet" },
         `${count(found.rows.length, "row")}. As of ${moment(found.as_of)} UTC.`,
-        mayExport ? save() : null,
+        mayExport ? save() : [" ", reasonFor("compare", false, "Save and explain")],
       ),
     ];
   }

@@ -2,6 +2,7 @@
 import { keepInAddress } from "./address.js";
 import { ask, live } from "./live.js";
 import { ago, count, h, link, marked, moment, number, seen, table } from "./kit.js";
+import { granted } from "./rights.js";
 
 const PAUSE = 300; // milliseconds after the last key, because each answer searches all names
 
@@ -46,7 +47,7 @@ function drawn({ patterns, searches, notifications, totals, oversized, missing, 
         number(each.version),
         outcomes(each.found),
       ]),
-      "No rules yet. On the command line: truelog patterns add FILE",
+      none("No rules yet.", "truelog patterns add FILE"),
       { caption: more(patterns, totals.patterns), keys: patterns.map((each) => each.name) },
     ),
     oversized
@@ -70,7 +71,7 @@ function drawn({ patterns, searches, notifications, totals, oversized, missing, 
         number(each.version),
         outcomes(each.found),
       ]),
-      "No searches yet. On the command line: truelog searches add NAME QUERY --on EVENT_TYPE",
+      none("No searches yet.", "truelog searches add NAME QUERY --on EVENT_TYPE"),
       { caption: more(searches, totals.searches), keys: searches.map((each) => each.name) },
     ),
     h("h2", {}, "Notifications"),
@@ -96,9 +97,14 @@ export function notificationTable(notifications) {
       number(each.waiting),
       number(each.failed),
     ]),
-    "No notifications. On the command line: truelog notifications add",
+    none("No notifications.", "truelog notifications add"),
     { keys: notifications.map((each) => each.notification) },
   );
+}
+
+// Only users who may change something get the command.
+function none(text, command) {
+  return granted("compare") ? [text, " On the command line: ", h("code", {}, command)] : text;
 }
 
 export function inForce({ begins, ended }, now) {

@@ -2,20 +2,15 @@
 import { act } from "./live.js";
 import { count, h, seen } from "./kit.js";
 import { confirmAction, openDialog } from "./dialog.js";
-
-const NO_RIGHT = "This requires permission to trigger the reconcile DAG.";
+import { reasonFor, rightButton } from "./rights.js";
 
 // `what` names one dead letter or a filter. Calls `again` when events were sent.
 export function sendAgain({ may, label, what, again }) {
   return h(
     "p",
     { class: "buttons" },
-    h(
-      "button",
-      { type: "button", "data-act": "replay", disabled: !may, click: () => preview(label, what, again) },
-      label,
-    ),
-    may ? null : h("small", {}, NO_RIGHT),
+    rightButton("replay", may, label, { "data-act": "replay", click: () => preview(label, what, again) }),
+    reasonFor("replay", may),
   );
 }
 

@@ -20,6 +20,7 @@ import {
   word,
 } from "./kit.js";
 import { toDag, toReader } from "./links.js";
+import { reasonFor, rightButton } from "./rights.js";
 
 const MEANS = {
   DOWN: (name) => `Not running. The stream_${name} DAG restarts it within seconds.`,
@@ -37,6 +38,16 @@ const MEANS = {
       : "Stopped on request. After a while the batch layer serves its views.",
 };
 const WHOLE = "triggerExecution";
+// Spark's names of the steps of a batch, in the order in which they happen.
+const STEPS = {
+  latestOffset: "Find new records",
+  getBatch: "Prepare the read",
+  queryPlanning: "Plan",
+  walCommit: "Store the range",
+  addBatch: "Process",
+  commitOffsets: "Store the end",
+  [WHOLE]: "Whole batch",
+};
 const ACTIONS = {
   restart: () => "It restarts after the current batch. Processing pauses for about half a minute while Spark starts.",
   stop: (name) =>
@@ -82,6 +93,8 @@ function unread({ suspended_topics: topics, broken_event_files: files }) {
 
 function application(each, { as_of: now, logs }, again) {
   const { status, state } = each;
+  const starting = each.readers.filter((reader) => reader.state === "STARTING");
+  const others = each.readers.filter((reader) => reader.state !== "STARTING");
   return h(
     "article",
     { "data-application": status.application, "data-key": status.application },
@@ -91,6 +104,7 @@ function application(each, { as_of: now, logs }, again) {
       h("h2", {}, status.application, " ", badge(state, state === "STOP" ? "Stopping" : undefined)),
       h("p", { class: "buttons" }, buttons(each, again)),
     ),
+    refused(each),
     MEANS[state]
       ? h(
         "p",
@@ -128,7 +142,8 @@ function application(each, { as_of: now, logs }, again) {
       pair("Last start", lastStart(each.launch, now)),
       pair("Lag sampled", sampled(each.readers)),
     ),
-    table(
+    starting.length ? h("p", { class: "starting" }, beingCreated(starting)) : null,
+    starting.length && !others.length ? null : table(
       [
         "Reader",
         "State",
@@ -138,12 +153,22 @@ function application(each, { as_of: now, logs }, again) {
         "Lag verdict",
         "Partitions",
       ],
-      each.readers.map(row),
+      others.map(row),
       "This application runs no views.",
-      { caption: `Readers of ${status.application}`, keys: each.readers.map((reader) => reader.reader) },
+      { caption: `Readers of ${status.application}`, keys: others.map((reader) => reader.reader) },
     ),
     steps(status.application, each.batches),
   );
+}
+
+// One line for all views that no application has run yet: they have no lag, and their tables do not exist.
+function beingCreated(readers) {
+  const names = h("small", {}, readers.map(({ reader }) => seen(reader)).join(", "));
+  return [
+    badge("STARTING"),
+    ` ${count(readers.length, "view")} ${readers.length === 1 ? "is" : "are"} being created: `,
+    names,
+  ];
 }
 
 // The age of the oldest sample behind these readers' lag.
@@ -152,13 +177,13 @@ function sampled(readers) {
   return ages.length ? `${duration(Math.max(...ages))} ago` : "Never";
 }
 
-// The duration of each step of recent batches in milliseconds, under Spark's names. The last column is the whole batch.
+// The duration of each step of recent batches in milliseconds. The last column is the whole batch.
 function steps(application, batches) {
   if (!batches.length) return null;
   const latest = duration(batches[0].steps[WHOLE] / 1000);
-  const named = [...new Set(batches.flatMap((each) => Object.keys(each.steps)))].sort((a, b) =>
-    (a === WHOLE) - (b === WHOLE)
-  );
+  const found = new Set(batches.flatMap((each) => Object.keys(each.steps)));
+  const unknown = [...found].filter((each) => !(each in STEPS)).sort();
+  const named = [...unknown, ...Object.keys(STEPS).filter((each) => found.has(each))];
   return h(
     "details",
     { id: `steps-${application}`, class: "steps" },
@@ -168,7 +193,14 @@ function steps(application, batches) {
       `Steps of the last ${count(batches.length, "batch", "batches")} (latest: ${latest})`,
     ),
     table(
-      ["Batch start (UTC)", ...named.map((each) => ({ title: `${each} (ms)`, number: true }))],
+      [
+        "Batch start (UTC)",
+        ...named.map((each) => ({
+          title: `${STEPS[each] ?? each} (ms)`,
+          hint: `Spark calls it ${each}`,
+          number: true,
+        })),
+      ],
       batches.map((
         each,
       ) => [moment(each.at), ...named.map((step) => (step in each.steps ? number(each.steps[step]) : ""))]),
@@ -228,19 +260,26 @@ function row(reader) {
 
 function buttons({ status, state, may_restart: restart, may_stop: stop }, again) {
   const stopped = status.desired === "stopped";
+  const button = (right, may, name, disabled = false) =>
+    rightButton(right, may, sentence(name), {
+      "data-act": name,
+      disabled,
+      click: () => confirm(name, status.application, again),
+    });
   return [
-    restart && !stopped ? button("restart", status, state === "RESTART_PENDING", again) : null,
-    stop ? button(stopped ? "start" : "stop", status, false, again) : null,
+    stopped ? null : button("restart", restart, "restart", state === "RESTART_PENDING"),
+    button("stop", stop, stopped ? "start" : "stop"),
   ];
 }
 
-function button(name, status, disabled, again) {
-  return h("button", {
-    type: "button",
-    "data-act": name,
-    disabled,
-    click: () => confirm(name, status.application, again),
-  }, sentence(name));
+// Why this user may not use some of the buttons.
+function refused({ status, may_restart: restart, may_stop: stop }) {
+  const stopped = status.desired === "stopped";
+  const reasons = [
+    stopped ? null : reasonFor("restart", restart, "Restart"),
+    reasonFor("stop", stop, stopped ? "Start" : "Stop"),
+  ].filter(Boolean);
+  return reasons.length ? h("p", { class: "refusals" }, reasons) : null;
 }
 
 function confirm(name, application, again) {

@@ -3,6 +3,7 @@ import { keepInAddress } from "./address.js";
 import { ask, live } from "./live.js";
 import { h, leaveFrame, link, moment, s, seen, since, table } from "./kit.js";
 import { brief, markAddress, toTarget } from "./links.js";
+import { pager } from "./list.js";
 import { details, operation } from "./operations.js";
 import { chartWidth, roundTimes, tickText } from "./time-axis.js";
 import { asked, timeRange } from "./time-range.js";
@@ -26,11 +27,14 @@ const LANES = {
   Comparisons: ["different", "unknown"],
 };
 const LANE = 26, LEFT = 110, RIGHT = 12;
+const PAGE = 100;
 
 export function show(given, { shown, form }) {
   const state = { hours: given.get("hours") ?? "24", until: given.get("until") ?? "" };
+  let skip = 0;
   form.append(...timeRange(state, SPANS, (changes) => {
     Object.assign(state, changes);
+    skip = 0;
     keepInAddress(state);
     again();
   }));
@@ -38,7 +42,7 @@ export function show(given, { shown, form }) {
     plot(occurrences, Date.parse(begins), Date.parse(ends)),
     table(
       [{ title: "Time (UTC)", sort: "descending" }, "Event", "Target", "Duration", "By", "Details"],
-      occurrences.map((each) => [
+      occurrences.slice(skip, skip + PAGE).map((each) => [
         moment(each.begins),
         name(each.kind),
         toTarget(each.kind, each.subject),
@@ -47,8 +51,23 @@ export function show(given, { shown, form }) {
         h("span", { class: "value" }, about(each)),
       ]),
       "Nothing happened in this time range.",
-      { caption: "Newest first", keys: occurrences.map((each) => `${each.kind}-${each.subject}-${each.begins}`) },
+      {
+        caption: "Newest first",
+        keys: occurrences.slice(skip, skip + PAGE).map((each) => `${each.kind}-${each.subject}-${each.begins}`),
+      },
     ),
+    occurrences.length > PAGE
+      ? pager({
+        skip,
+        limit: PAGE,
+        shown: Math.min(PAGE, occurrences.length - skip),
+        more: skip + PAGE < occurrences.length,
+        total: occurrences.length,
+      }, (to) => {
+        skip = to;
+        again.redraw();
+      })
+      : null,
   ]);
 }
 

@@ -2,6 +2,7 @@
 import { act, ask } from "./live.js";
 import { about, badge, bytes, count, duration, h, link, moment, number, seen, table, wholeRow, word } from "./kit.js";
 import { confirmAction, openDialog } from "./dialog.js";
+import { reasonFor, rightButton } from "./rights.js";
 
 const BADGES = { SERVING: "OK", READY: "OK" };
 
@@ -59,13 +60,18 @@ function skipped({ view }, { version, excluded }) {
 }
 
 function actions(view, serving, state, { moves, compares, again }) {
-  const button = (name, label, click) => h("button", { type: "button", "data-act": name, click }, label);
+  const button = (right, may, name, label, click) => rightButton(right, may, label, { "data-act": name, click });
   return h(
     "p",
     { class: "buttons" },
-    compares && state.built ? button("difference", "Compare rows…", () => differ(view, serving, state)) : null,
-    moves && state.stage === "READY" ? button("cut-over", "Move readers here…", () => move(view, state, again)) : null,
-    moves && state.stage === "FORMER" ? button("back", "Move readers back…", () => moveBack(view, state, again)) : null,
+    state.built ? button("compare", compares, "difference", "Compare rows…", () => differ(view, serving, state)) : null,
+    state.stage === "READY"
+      ? button("cut_over", moves, "cut-over", "Move readers here…", () => move(view, state, again))
+      : null,
+    state.stage === "FORMER"
+      ? button("cut_over", moves, "back", "Move readers back…", () => moveBack(view, state, again))
+      : null,
+    ["READY", "FORMER"].includes(state.stage) ? reasonFor("cut_over", moves) : null,
   );
 }
 

@@ -15,7 +15,7 @@ export function show(given, { shown, form }) {
   const again = live(shown, () => ask("data/view", { name }), 10, (found) => {
     if (!browsing && found.entry.table) browser(given, found, rows);
     browsing ||= Boolean(found.entry.table);
-    if (found.may_compare && found.entry.table && !form.hasChildNodes()) form.append(compareButtons(name));
+    if (found.entry.table && !form.hasChildNodes()) form.append(compareButtons(name, found.may_compare));
     return drawn(found, () => again());
   });
 }

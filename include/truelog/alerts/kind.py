@@ -153,7 +153,7 @@ KINDS = {
     "capture_invalid": Kind(
         Severity.WARNING,
         "the last change of rows of the captured table {subject} is invalid, so its view has them as they were before",
-        "The cause names rows and reasons. Correct the value in the captured database, or the event type.",
+        "`truelog capture status --json` names rows. Correct the value in the captured database, or the event type.",
     ),
     "capture_differs": Kind(
         Severity.WARNING,

@@ -1,17 +1,18 @@
 """The rows of captured tables whose last change is invalid: their views have an earlier value, or lack the row.
 
 The changes that came to a topic since the last look are judged as the stream judges them. A later valid change of the
-row, a truncation, or the end of a later snapshot makes the view right again.
+row, a truncation, or the end of a later snapshot makes the view right again. A look reads a portion of the topic, and
+the rows that are stored for its keys.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from truelog.log import range_reader, topics
 from truelog.log.positions import Range
-from truelog.schema.change import row_and_place
+from truelog.schema.change import key_text, row_and_place
 from truelog.schema.event import EventType
 from truelog.schema.event_version import judge
 from truelog.schema.record_validation import TOMBSTONE
@@ -19,6 +20,7 @@ from truelog.storage.database import Connection
 from truelog.support.settings import KafkaUser, Settings
 
 _MOST = 20_000  # offsets at each look
+_SHOWN = 3  # rows
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,25 @@ class InvalidChange:
     reason: str
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A change. `key` is None if it is about no row. `closes` says whether every row with an earlier place is gone."""
+
+    key: str | None
+    place: str
+    reason: str | None = None
+    closes: bool = False
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The number of rows, the reasons of the first ones, and how many offsets of the topic were not judged yet."""
+
+    rows: int = 0
+    reasons: tuple[str, ...] = ()
+    unjudged: int = 0
+
+
 def follow(settings: Settings, connection: Connection, event_type: EventType) -> None:
     """Judge the changes that came since the last look, and record the rows whose last change is invalid."""
     name = event_type.name
@@ -39,49 +60,77 @@ def follow(settings: Settings, connection: Connection, event_type: EventType) ->
     until = min(end, begin + _MOST)
     if begin == until:
         return
-    before = load(connection, [name]).get(name, {})
-    after = before
-    for records in range_reader.read(settings.kafka(KafkaUser.READER), [Range(name, 0, begin, until)]):
-        after = folded(event_type, records, after)
+    portion = range_reader.read(settings.kafka(KafkaUser.READER), [Range(name, 0, begin, until)])
+    changes = [change for records in portion for change in judged(event_type, records)]
     with connection.transaction():
-        _store(connection, name, before, after)
-        connection.execute("UPDATE truelog.capture SET checked_offset = %s WHERE event_type = %s", (until, name))
+        record(connection, name, changes)
+        connection.execute(
+            "UPDATE truelog.capture SET checked_offset = %s, unjudged = %s WHERE event_type = %s",
+            (until, end - until, name),
+        )
 
 
-def load(connection: Connection, names: Iterable[str]) -> dict[str, dict[str, InvalidChange]]:
-    """The invalid changes of each of these tables, by key."""
-    query = "SELECT event_type, key, place, reason FROM truelog.invalid_change WHERE event_type = ANY(%s) ORDER BY key"
-    found: dict[str, dict[str, InvalidChange]] = {}
-    for name, *values in connection.execute(query, (list(names),)).fetchall():
-        change = InvalidChange(*map(str, values))
-        found.setdefault(str(name), {})[change.key] = change
+def record(connection: Connection, name: str, changes: Sequence[Judged]) -> None:
+    """Record what the changes of a table, in the order of the topic, say about its rows."""
+    before = _of_keys(connection, name, {each.key for each in changes if each.key is not None})
+    _store(connection, name, before, folded(changes, before))
+    closed = max((each.place for each in changes if each.closes), default="")
+    connection.execute("DELETE FROM truelog.invalid_change WHERE event_type = %s AND place < %s", (name, closed))
+
+
+def load(connection: Connection, name: str) -> list[InvalidChange]:
+    """The invalid changes of a table, by key."""
+    query = "SELECT key, place, reason FROM truelog.invalid_change WHERE event_type = %s ORDER BY key"
+    return [InvalidChange(*map(str, values)) for values in connection.execute(query, (name,)).fetchall()]
+
+
+def summaries(connection: Connection, names: Iterable[str]) -> dict[str, Summary]:
+    """What is known about the invalid changes of each of these tables, except tables that were never captured."""
+    query = (
+        "SELECT event_type, (SELECT count(*) FROM truelog.invalid_change AS i WHERE i.event_type = c.event_type), "
+        "ARRAY(SELECT reason FROM truelog.invalid_change AS i WHERE i.event_type = c.event_type "
+        "ORDER BY key LIMIT %s), unjudged FROM truelog.capture AS c WHERE event_type = ANY(%s)"
+    )
+    found = connection.execute(query, (_SHOWN, list(names))).fetchall()
+    return {name: Summary(rows, tuple(dict.fromkeys(reasons)), unjudged) for name, rows, reasons, unjudged in found}
+
+
+def judged(event_type: EventType, records: pa.RecordBatch) -> list[Judged]:
+    """These records, which have the columns of `range_reader.RAW`, without tombstones."""
+    found = []
+    wanted = [str(event_type.topic.key), "source_place", "source_closes"]
+    rows = judge(event_type, records, wanted).to_pylist()
+    for value, row in zip(records["value"].to_pylist(), rows, strict=True):
+        if row["invalid"] is None:
+            key = None if row[wanted[0]] is None else key_text(row[wanted[0]])
+            found.append(Judged(key, row["source_place"], closes=row["source_closes"]))
+        elif row["invalid"] != TOMBSTONE:
+            found.append(Judged(*row_and_place(event_type, value), row["invalid"]))
     return found
 
 
-def folded(
-    event_type: EventType, records: pa.RecordBatch, before: Mapping[str, InvalidChange]
-) -> dict[str, InvalidChange]:
-    """The invalid changes after these records, which have the columns of `range_reader.RAW`."""
+def folded(changes: Iterable[Judged], before: Mapping[str, InvalidChange]) -> dict[str, InvalidChange]:
+    """The invalid changes after these changes."""
     found = dict(before)
-    wanted = [str(event_type.topic.key), "source_place", "source_closes"]
-    judged = judge(event_type, records, wanted).to_pylist()
-    for value, change in zip(records["value"].to_pylist(), judged, strict=True):
-        if change["invalid"] == TOMBSTONE:
-            continue
-        if change["invalid"] is not None:
-            key, place = row_and_place(event_type, value)
-            if key not in found or found[key].place <= place:
-                found[key] = InvalidChange(key, place, change["invalid"])
-        elif change["source_closes"]:
-            found = {key: each for key, each in found.items() if each.place >= change["source_place"]}
-        elif (key := str(change[wanted[0]])) in found and found[key].place <= change["source_place"]:
-            del found[key]
+    for each in changes:
+        if each.closes:
+            found = {key: row for key, row in found.items() if row.place >= each.place}
+        elif each.key is not None and (each.key not in found or found[each.key].place <= each.place):
+            found.pop(each.key, None)
+            if each.reason is not None:
+                found[each.key] = InvalidChange(each.key, each.place, each.reason)
     return found
 
 
 def _checked(connection: Connection, name: str) -> int:
     found = connection.execute("SELECT checked_offset FROM truelog.capture WHERE event_type = %s", (name,)).fetchone()
     return 0 if found is None else int(str(found[0]))
+
+
+def _of_keys(connection: Connection, name: str, keys: Iterable[str]) -> dict[str, InvalidChange]:
+    query = "SELECT key, place, reason FROM truelog.invalid_change WHERE event_type = %s AND key = ANY(%s)"
+    found = connection.execute(query, (name, list(keys))).fetchall()
+    return {str(key): InvalidChange(str(key), str(place), str(reason)) for key, place, reason in found}
 
 
 def _store(

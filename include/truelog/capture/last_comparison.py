@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from truelog.capture import comparison, epochs
-from truelog.capture.comparison import DIFFERENT, EQUAL, SourceComparison
+from truelog.capture.comparison import DIFFERENT, EQUAL, UNKNOWN, SourceComparison
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
@@ -15,7 +15,10 @@ _LONGEST = timedelta(days=2)  # without EQUAL: a daily comparison failed, and th
 
 @dataclass(frozen=True)
 class LastComparison:
-    """`since` is when the table's epoch began. The other times are None before the first comparison."""
+    """The times of comparisons are None before the first.
+
+    `since` is when the table's epoch began, but not before the upgrade to the first release that compares every day.
+    """
 
     since: datetime
     verdict: str | None = None
@@ -33,20 +36,22 @@ def compare(settings: Settings, event_type: EventType) -> SourceComparison:
 
 
 def record(connection: Connection, event_type: str, found: SourceComparison) -> None:
-    """Record the result of a comparison."""
+    """Record the result of a comparison. UNKNOWN says nothing against DIFFERENT, so it does not replace it."""
     epochs.begin(connection, event_type)
     connection.execute(
         "UPDATE truelog.capture SET compared_at = now(), comparison = %(verdict)s, comparison_reason = %(reason)s, "
-        "equal_at = CASE WHEN %(verdict)s = %(equal)s THEN now() ELSE equal_at END WHERE event_type = %(name)s",
-        {"verdict": found.verdict, "reason": summary(found), "equal": EQUAL, "name": event_type},
+        "equal_at = CASE WHEN %(verdict)s = %(equal)s THEN now() ELSE equal_at END "
+        "WHERE event_type = %(name)s AND (%(verdict)s <> %(unknown)s OR comparison IS DISTINCT FROM %(different)s)",
+        {"verdict": found.verdict, "reason": summary(found), "name": event_type}
+        | {"equal": EQUAL, "unknown": UNKNOWN, "different": DIFFERENT},
     )
 
 
 def load(connection: Connection, names: Iterable[str]) -> dict[str, LastComparison]:
     """The last comparison of each of these tables, except tables that were never captured."""
     query = (
-        "SELECT event_type, since, comparison, comparison_reason, compared_at, equal_at FROM truelog.capture "
-        "WHERE event_type = ANY(%s)"
+        "SELECT event_type, greatest(since, compared_from), comparison, comparison_reason, compared_at, equal_at "
+        "FROM truelog.capture WHERE event_type = ANY(%s)"
     )
     return {name: LastComparison(*values) for name, *values in connection.execute(query, (list(names),)).fetchall()}
 
@@ -54,7 +59,7 @@ def load(connection: Connection, names: Iterable[str]) -> dict[str, LastComparis
 def problem(last: LastComparison, now: datetime) -> str | None:
     """Why the view may not equal the table, or None.
 
-    1. The last comparison found them DIFFERENT.
+    1. The last comparison with a result found them DIFFERENT.
     2. No comparison has found them EQUAL for two days.
     """
     if last.verdict == DIFFERENT:  # 1

@@ -10,6 +10,12 @@ UP_TO_DATE, STALLED = "UP_TO_DATE", "STALLED"
 UNBUILT = "UNBUILT"  # a version that has no stream yet, because it is not built
 STOPPED = "STOPPED"  # the view was up to date while its application was running
 BATCH_ONLY = "BATCH_ONLY"  # no application runs the view
+STARTING = "STARTING"  # no application has run the view yet, and it has no table
+
+
+def unreported(version: int | None) -> tuple[str, str]:
+    """The state of a view that no application has reported, and the reason; `version` is that of its table."""
+    return STARTING if version is None else "UNKNOWN", "no application has run it yet"
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def _end_of_cut(message: Message) -> int | None:
         return None
     if error.code() not in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
         raise ServiceDown(f"Kafka did not say whether it has lost records: {error.str()}")
-    if "truncation" not in error.str():
+    if error.code() == KafkaError._AUTO_OFFSET_RESET and "truncation" not in error.str():
         return None
     found = _CUT.search(error.str())
     if found is None:

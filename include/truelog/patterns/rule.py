@@ -37,6 +37,14 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class TooLong(BadInput):
+    """The rule called `name` lasts longer than its entity allows, and has no other error."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 class DeclaredStep(_Strict):
     """An event that a match contains."""
 
@@ -149,6 +157,7 @@ def check(declared: Declared, sources: Sources) -> Rule:
     """The rule of a declaration, checked against what rules may name.
 
     Raises:
+        TooLong: the rule lasts longer than its entity allows.
         BadInput: names the place in the rule.
     """
     if len(declared.model_dump_json().encode()) > MOST_BYTES:
@@ -233,9 +242,8 @@ def _require_short(rule: Rule, sources: Sources) -> None:
     spans, until = spans_of(sources).get(rule.entity), rule.absence.until if rule.absence else None
     if spans is not None and rule.within + (until or 0) > spans.longest:
         named = next(each.longest[rule.entity] for each in sources.values() if rule.entity in each.longest)
-        raise BadInput(
-            f"within: rules by {rule.entity} last at most {named}" + (f", with {ABSENT}.until" if until else "")
-        )
+        message = f"within: rules by {rule.entity} last at most {named}"
+        raise TooLong(rule.name, message + (f", with {ABSENT}.until" if until else ""))
 
 
 def _require_steps(declared: Declared, tree: grammar.Tree) -> None:

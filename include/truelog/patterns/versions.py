@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from truelog.patterns import rule as rules
 from truelog.patterns.catalogue import Sources
-from truelog.patterns.rule import Rule
+from truelog.patterns.rule import Rule, TooLong
 from truelog.support.errors import BadInput
 
 SET, RETIRED = "set", "retired"  # what may happen to a rule
@@ -46,7 +46,7 @@ class Placed(Protocol):
 
 
 R = TypeVar("R", bound=Named)
-Read = Callable[[str, str | None], R | None]  # a name and a definition → what they declare; None if they are not valid
+Read = Callable[[str, str | None], R | TooLong | None]  # of a name and a definition; None if they are not valid
 
 
 class Change(NamedTuple):
@@ -100,7 +100,10 @@ def is_judged(event: Placed, begins: Ends, ends: Ends | None) -> bool:
 
 
 def versions(changes: Iterable[Change], read: Read[R]) -> list[Version[R]]:
-    """The versions that follow from these changes. A record that is not valid changes nothing."""
+    """The versions that follow from these changes. A record that is not valid changes nothing.
+
+    A rule that is too long has no version, but it ends the version before it, which its author has replaced.
+    """
     found: list[Version[R]] = []
     current: dict[str, int] = {}  # the place of each rule's version in force
     numbers: dict[str, int] = {}
@@ -115,7 +118,7 @@ def versions(changes: Iterable[Change], read: Read[R]) -> list[Version[R]]:
         if name in current:
             place = current.pop(name)
             found[place] = replace(found[place], ends=begins, ended_at=change.logged_at)
-        if rule is not None:
+        if rule is not None and not isinstance(rule, TooLong):
             numbers[name] = numbers.get(name, 0) + 1
             current[name] = len(found)
             found.append(Version(numbers[name], change, rule, begins, None, None))
@@ -163,8 +166,8 @@ def reader(sources: Sources) -> Read[Rule]:
     return lambda name, definition: read_rule(name, definition, sources)
 
 
-def read_rule(name: str, definition: str | None, sources: Sources) -> Rule | None:
-    """The rule of this name in a definition; None if it contains anything else."""
+def read_rule(name: str, definition: str | None, sources: Sources) -> Rule | TooLong | None:
+    """The rule of this name in a definition, or that it is too long; None if it contains anything else."""
     rule = None if definition is None else _read(definition, _Frozen(sources))
     return rule if rule is not None and rule.name == name else None
 
@@ -183,9 +186,11 @@ class _Frozen:
 
 
 @lru_cache(maxsize=1_000)
-def _read(definition: str, frozen: _Frozen) -> Rule | None:
+def _read(definition: str, frozen: _Frozen) -> Rule | TooLong | None:
     try:
         return rules.check(rules.read(json.loads(definition)), frozen.sources)
+    except TooLong as error:
+        return error
     except (ValueError, RecursionError, BadInput):
         return None
 

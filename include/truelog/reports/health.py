@@ -179,10 +179,10 @@ def _view_health(view: str, facts: _Facts) -> ViewHealth:
     """The health of one view. If the view has no table, its lag is empty and not reported as unknown."""
     position, status = facts.positions[view], facts.states.get(view)
     lag = facts.lags[view] if position.version else ReaderLag()
-    reason = status.reason if status else "no application has run it yet"
+    state, reason = (status.state, status.reason) if status else view_status.unreported(position.version or None)
     return ViewHealth(
         view=view,
-        state=status.state if status else "UNKNOWN",
+        state=state,
         reason=reason or (f"lag unknown: {lag.unknown}" if lag.unknown else ""),
         since=status.since if status else None,
         positions=position.positions.plain(),

@@ -117,12 +117,11 @@ def _readers(settings: Settings, connection: Connection) -> list[ReaderReport]:
     versions = view_tables.deployed_versions(connection)
     states = {each.view: each for each in view_status.view_statuses(connection)}
     answers = serving_status.serving_statuses(connection)
-    unknown = ("UNKNOWN", "no application has run it yet", None)
     return [
         ReaderReport(
             reader,
             versions.get(reader),
-            *(("", "", None) if reader == ARCHIVE else _state(states[reader]) if reader in states else unknown),
+            *(("", "", None) if reader == ARCHIVE else _state(states.get(reader), versions.get(reader))),
             worst.verdict,
             worst.reason,
             lag.events,
@@ -137,8 +136,8 @@ def _readers(settings: Settings, connection: Connection) -> list[ReaderReport]:
     ]
 
 
-def _state(status: ViewStatus) -> tuple[str, str, datetime | None]:
-    return status.state, status.reason, status.since
+def _state(status: ViewStatus | None, version: int | None) -> tuple[str, str, datetime | None]:
+    return (status.state, status.reason, status.since) if status else (*view_status.unreported(version), None)
 
 
 def _launches(connection: Connection) -> dict[str, LaunchReport]:

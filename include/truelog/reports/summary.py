@@ -4,12 +4,13 @@
 * lag: the number of records that a view has not processed
 * proof: the age of the newest certificate of a view
 
-`All good` requires evidence, so any unknown fact is a separate problem.
+`All good` requires evidence, so any unknown fact is a separate problem. On the first start of a platform nothing is
+known yet. For some minutes, that is the state `Starting` instead of a problem for each view.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from urllib.parse import urlencode
@@ -31,16 +32,20 @@ from truelog.reports import health
 from truelog.reports import view as view_report
 from truelog.reports.view import ViewEntry
 from truelog.storage import db_snapshot
+from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
 _ROUTE = "truelog/truelog"  # of the pages, relative to Airflow's `plugin/`
 _STREAMS, _ALERTS, _LAG = f"{_ROUTE}/streams", f"{_ROUTE}/alerts", f"{_ROUTE}/lag"
+_FIRST_START = timedelta(minutes=15)  # from the creation of the database to the first batches
+_MOST_NAMES = 5  # views that a problem names
 
 
 class PlatformState(StrEnum):
     """The states, ordered from good to bad. An unknown fact ranks above a warning because it may be worse."""
 
     ALL_GOOD = "All good"
+    STARTING = "Starting"  # for the first time
     WARNING = "Warning"
     UNKNOWN = "Unknown"
     CRITICAL = "Critical"
@@ -65,6 +70,7 @@ class Facts:
     views: Sequence[ViewEntry]  # all views in the catalogue
     answers: Mapping[str, str]  # the latest verdict on each view, EQUAL or DIFFERENT
     lag: Mapping[str, LagRow]  # the row of each reader's worst partition
+    first_start: bool = False  # the database is new, and views have no tables or an application is starting
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,8 @@ _STATE_BY_APPLICATION = {
     "RESTART_PENDING": (PlatformState.WARNING, "is about to restart"),
     "CHANGED": (PlatformState.WARNING, "is running old code"),
 }
-_IDLE = ("DOWN", "RESTING", "HUNG", "STOPPED")  # in these states, the application's readers are late as well
+# In these states, the application's readers are also late.
+_IDLE = ("DOWN", "RESTING", "HUNG", "STOPPED", "STARTING")
 _STATE_BY_VERDICT = {
     LagVerdict.OK: PlatformState.ALL_GOOD,
     LagVerdict.WARN: PlatformState.WARNING,
@@ -133,6 +140,7 @@ def load_summary(settings: Settings) -> PlatformSummary:
         launches = launch_history.launches(connection, [each.application for each in statuses])
         unwatched = [*alert_scheduler.overdue_sources(connection), *alert_scheduler.blind_sources(connection)]
         alerts = alert_store.open_incidents(connection, partial(lag_limits.application_of_reader, settings))
+        young = _age(connection) < _FIRST_START
         verdicts = reconcile_history.latest_verdicts(connection, names)
         certified = {
             view: each.certified_age
@@ -140,7 +148,8 @@ def load_summary(settings: Settings) -> PlatformSummary:
         }
     states = {each.application: _state(settings, each, launches[each.application]) for each in statuses}
     worst = {reader: lag_report.worst(partitions) for reader, partitions in rows.items()}
-    facts = Facts(alerts, list(dict.fromkeys(unwatched)), states, views, verdicts, worst)
+    first_start = young and (not made or "STARTING" in states.values())
+    facts = Facts(alerts, list(dict.fromkeys(unwatched)), states, views, verdicts, worst, first_start)
     of_views = {view: rows[view] for view in made if view in rows}
     return PlatformSummary(
         card_state(facts),
@@ -152,6 +161,14 @@ def load_summary(settings: Settings) -> PlatformSummary:
         _worst(_by_view(of_views, lag_events)),
         _worst(certified),
     )
+
+
+def _age(connection: Connection) -> timedelta:
+    """The age of the platform's database."""
+    row = connection.execute("SELECT now() - min(applied_at) FROM truelog.migration").fetchone()
+    assert row  # noqa: S101  an aggregate has a row
+    age: timedelta = row[0]
+    return age
 
 
 def _state(settings: Settings, status: ApplicationStatus, launch: Launches) -> str:
@@ -190,14 +207,18 @@ def problems(facts: Facts) -> list[Problem]:
 
 def _alert_problems(facts: Facts) -> Iterator[Problem]:
     """1. Alert sources."""
-    if facts.unwatched:
+    if facts.unwatched and facts.first_start:
+        yield Problem(PlatformState.STARTING, "alerts are not checked yet", _ALERTS)
+    elif facts.unwatched:
         yield Problem(PlatformState.UNKNOWN, f"alerts are not checked: {', '.join(facts.unwatched)}", _ALERTS)
 
 
 def _application_problems(facts: Facts) -> Iterator[Problem]:
     """2. Applications, including the archive."""
     for name, word in facts.applications.items():
-        if word != _RUNS:
+        if word == "STARTING" and facts.first_start:
+            yield Problem(PlatformState.STARTING, f"{name} is starting", _STREAMS)
+        elif word != _RUNS:
             state, text = _STATE_BY_APPLICATION.get(word, (PlatformState.UNKNOWN, f"is {word}"))
             yield Problem(state, f"{name} {text}", _STREAMS)
 
@@ -206,6 +227,7 @@ def _view_problems(facts: Facts) -> Iterator[Problem]:
     """3. Views."""
     if not facts.views:
         yield Problem(PlatformState.UNKNOWN, "the catalogue contains no views", f"{_ROUTE}/views")
+    yield from _unmade_problems(facts)
     for view in facts.views:
         if found := _view_problem(view, facts):
             state, text = found
@@ -215,13 +237,37 @@ def _view_problems(facts: Facts) -> Iterator[Problem]:
             yield Problem(PlatformState.CRITICAL, f"{view.view} was last found DIFFERENT from its rebuild", page)
 
 
+def _unmade_problems(facts: Facts) -> Iterator[Problem]:
+    """One problem for all views that wait for their tables, because a first start would otherwise be a wall of them."""
+    unmade = [view.view for view in facts.views if view.table is None and not _is_broken(view)]
+    if not unmade:
+        return
+    page = _page("view", name=unmade[0]) if len(unmade) == 1 else f"{_ROUTE}/views"
+    if facts.first_start:
+        said = "1 view is" if len(unmade) == 1 else f"{len(unmade)} views are"
+        yield Problem(PlatformState.STARTING, f"{said} being created", page)
+    elif len(unmade) == 1:
+        yield Problem(PlatformState.WARNING, f"{unmade[0]} has no table yet", page)
+    else:
+        yield Problem(PlatformState.WARNING, f"{len(unmade)} views have no table yet: {_some(unmade)}", page)
+
+
+def _is_broken(view: ViewEntry) -> bool:
+    return bool(view.broken) or view.state == view_status.STALLED
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
 def _view_problem(view: ViewEntry, facts: Facts) -> tuple[PlatformState, str] | None:
     if view.broken:
         return PlatformState.CRITICAL, "cannot be loaded"
     if view.state == view_status.STALLED:
         return PlatformState.CRITICAL, "is stalled"
     if view.table is None:
-        return PlatformState.WARNING, "has no table yet"
+        return None  # one problem covers all of these
     if view.declared != view.table.version:
         return (
             PlatformState.WARNING,
@@ -249,8 +295,10 @@ def _lag_problems(facts: Facts) -> Iterator[Problem]:
             unknown.append(reader)
         else:
             yield Problem(state, f"{reader}: {row.reason}", _page("lag", reader=reader))
-    if unknown:
-        yield Problem(PlatformState.UNKNOWN, f"lag is unknown: {', '.join(unknown)}", _LAG)
+    if unknown and facts.first_start:
+        yield Problem(PlatformState.STARTING, "lag is not measured yet", _LAG)
+    elif unknown:
+        yield Problem(PlatformState.UNKNOWN, f"lag is unknown: {_some(unknown)}", _LAG)
 
 
 def _page(page: str, **parameters: str) -> str:

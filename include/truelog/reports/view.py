@@ -69,8 +69,8 @@ class ViewEntry:
     relations: Sequence[str] = ()
     keep: str | None = None
     owner: str = ""
-    state: str = "UNKNOWN"
-    reason: str = "no application has run it yet"
+    state: str = view_status.STARTING
+    reason: str = ""
     since: datetime | None = None
     table: ViewTable | None = None
     proof: LatestComparison | None = None
@@ -200,6 +200,8 @@ def _entry(settings: Settings, name: str, status: ViewStatus | None, table: View
         known["relations"] = _relations(name, declared)
     if status is not None:
         known |= {"state": status.state, "reason": status.reason, "since": status.since}
+    else:
+        known["state"], known["reason"] = view_status.unreported(table.version if table else None)
     return ViewEntry(
         view=name,
         about=about_view(settings, name),

@@ -10,11 +10,13 @@ turns an envelope into a flat event and judges it as any other event. What it ca
 - The end of a snapshot is a record of its own, under a key of its own: a message that the query of the snapshot writes
   to the database's log. It exists for an empty table too, and compaction keeps it.
 - A column that the record lacks was dropped or renamed. The record is invalid, because NULL would be a wrong value.
+- A deletion has only the key of its row, because an invalid value must not keep a row that is gone.
 - A tombstone is not an event. It lets Kafka remove a key, and the deletion before it has said the same with its place.
 """
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2s
@@ -97,7 +99,6 @@ class SnapshotEnd(msgspec.Struct):
     """
 
     epoch: int
-    rows: int
     began: int = 0
 
 
@@ -203,8 +204,11 @@ def _row(event_type: EventType, envelope: _Envelope) -> dict[str, Any]:
     found = (envelope.before if envelope.op == "d" else envelope.after) or {}
     before = envelope.before or {}
     declared = [each for each in event_type.fields if each.name not in Change.model_fields]
-    if envelope.op != "d" and event_type.decoder >= CHANGES:  # a deletion needs only the key
-        _require_columns(event_type, declared, found)
+    if event_type.decoder >= CHANGES:
+        if envelope.op == "d":  # whatever its other values were, the row is gone
+            declared = [each for each in declared if each.name == event_type.topic.key]
+        else:
+            _require_columns(event_type, declared, found)
     return {
         each.name: _column(each, found[each.name], before.get(each.name)) for each in declared if each.name in found
     }
@@ -221,9 +225,21 @@ def row_and_place(event_type: EventType, value: bytes) -> tuple[str, str]:
     try:
         envelope = _READER.decode(value)
         row = (envelope.before if envelope.op == "d" else envelope.after) or {}
-        return str(row.get(str(event_type.topic.key), "")), _place(envelope)
+        key = next(each for each in event_type.fields if each.name == event_type.topic.key)
+        value = _column(key, row.get(key.name), None)
+        if key.python_type is datetime and isinstance(value, str):
+            with suppress(ValueError):  # a key that is itself invalid stays as it is
+                value = timestamps.parse_timestamp(value)
+        return key_text(value), _place(envelope)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _Invalid):
         return "", ""
+
+
+def key_text(key: Any) -> str:
+    """The key of a row as a text; empty for NULL."""
+    if isinstance(key, datetime):
+        return timestamps.to_text(key)
+    return "" if key is None else str(key)
 
 
 def _column(field: Field, value: Any, before: Any) -> Any:

@@ -18,7 +18,8 @@ class ServingStatus:
     """The status of the view version that readers see.
 
     The rows contain every record that reached the log before `as_of`. The lag poller determines this time, which is
-    None until the first poll after the version was deployed. The rows may contain later records too.
+    None until the first poll after the version was deployed. The rows may contain later records too. A comparison last
+    found them equal to a rebuild from the archive at `proved_at`.
     """
 
     view: str
@@ -26,6 +27,7 @@ class ServingStatus:
     as_of: datetime | None
     age: float | None
     reason: str
+    proved_at: datetime | None
 
     @property
     def line(self) -> str:
@@ -38,11 +40,13 @@ class ServingStatus:
 
 def serving_statuses(connection: Connection) -> dict[str, ServingStatus]:
     """The status of every view that has a table."""
-    rows = connection.execute("SELECT view, layer, as_of, age, reason FROM truelog.answer ORDER BY view").fetchall()
+    rows = connection.execute(
+        "SELECT view, layer, as_of, age, reason, proved_at FROM truelog.answer ORDER BY view"
+    ).fetchall()
     return {row[0]: ServingStatus(*row) for row in rows}
 
 
 def serving_fields(status: ServingStatus | None) -> dict[str, Any]:
     """A view's serving fields in the stable format for scripts; all are None if the view has no table."""
-    names = ("layer", "as_of", "age", "reason")
+    names = ("layer", "as_of", "age", "reason", "proved_at")
     return {name: None if status is None else getattr(status, name) for name in names}

@@ -49,6 +49,8 @@ class View:
     publish: changed and removed rows also go to the output topic of the view (docs/outputs.md).
     all_if_null: key columns in which NULL means all values. A row with such a NULL already contains other rows, so the
         page *Analytics* does not add it to them.
+    hourly_of: a cube with shorter intervals, whose rows this view adds up by the hour. It has some of the cube's key
+        columns, and all of its measures. The page *Analytics* answers questions about long ranges from this view.
     version: raise it whenever the meaning of the stored rows changes.
     """
 
@@ -70,6 +72,7 @@ class View:
     owner: str = ""
     publish: bool = False
     all_if_null: tuple[str, ...] = ()
+    hourly_of: str = ""
     version: int = 1
 
     def __post_init__(self) -> None:

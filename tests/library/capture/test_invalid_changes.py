@@ -1,17 +1,22 @@
 """The rows whose last change is invalid are known, however the log is cut into looks and whatever is sent again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.changes import change, ended
-from truelog.capture.invalid_changes import InvalidChange, folded
+from truelog.alerts.sources.captured_rows import invalid_findings
+from truelog.capture import epochs, invalid_changes
+from truelog.capture.invalid_changes import InvalidChange, Judged, Summary, folded, judged
 from truelog.log.range_reader import RAW
-from truelog.schema.event import load_events
+from truelog.schema.event import EventType, load_event, load_events
+from truelog.storage.database import Connection
 
 CUSTOMERS = load_events()["customers"]
 KEYS = st.integers(1, 3)
@@ -23,15 +28,20 @@ def record(kind: str, key: int, lsn: int) -> bytes:
         return ended(epoch=1)  # below all changes of its epoch, so it closes none
     if kind == "truncated":
         return change(kind, lsn=lsn)
-    row = {"id": key, "since": "infinity" if kind == "bad" else None}
+    row = {"id": key, "since": None if kind == "good" else "infinity"}  # a deletion has the values before it
     return change("deleted" if kind == "deleted" else "updated", row, lsn=lsn)
 
 
-def look(log: Sequence[bytes | None], before: dict[str, InvalidChange]) -> dict[str, InvalidChange]:
+def judgements(log: Sequence[bytes | None], event_type: EventType = CUSTOMERS) -> list[Judged]:
     size = len(log)
-    columns: list[Any] = [["customers"] * size, [0] * size, range(size), [datetime(2026, 3, 1, tzinfo=UTC)] * size, log]
+    name, at = event_type.name, datetime(2026, 3, 1, tzinfo=UTC)
+    columns: list[Any] = [[name] * size, [0] * size, range(size), [at] * size, log]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, RAW, strict=True)]
-    return folded(CUSTOMERS, pa.RecordBatch.from_arrays(arrays, schema=RAW), before)
+    return judged(event_type, pa.RecordBatch.from_arrays(arrays, schema=RAW))
+
+
+def look(log: Sequence[bytes | None], before: dict[str, InvalidChange]) -> dict[str, InvalidChange]:
+    return folded(judgements(log), before)
 
 
 def expected(steps: list[tuple[str, int]]) -> set[str]:
@@ -69,3 +79,55 @@ def test_the_end_of_a_later_snapshot_removes_a_row_that_it_does_not_contain() ->
 
 def test_a_record_that_is_no_change_has_no_key() -> None:
     assert look([b"{"], {}).keys() == {""}
+
+
+AS_KEY = "2026-03-01T00:00:00Z"
+BY_DAY = """
+from datetime import datetime
+from truelog import Change, Topic
+TOPIC = Topic(key="since", subject=(), partitions=1, retention="7 days", compacted=True, source="public.days")
+class Day(Change):
+    since: datetime | None = None
+    id: int | None = None
+"""
+
+
+@pytest.mark.parametrize("day", ["2026-03-01Z", "2026-03-01T00:00:00Z", "2026-03-01T00:00:00.000000Z"])
+def test_a_time_as_a_key_is_one_text_in_valid_and_invalid_changes(day: str, tmp_path: Path) -> None:
+    (tmp_path / "day.py").write_text(BY_DAY)
+    log = [change("updated", {"since": day, "id": number}, lsn=5) for number in ("wide", 1)]
+    bad, good = judgements(log, load_event(tmp_path / "day.py"))
+    assert [(each.key, each.reason is None) for each in (bad, good)] == [(AS_KEY, False), (AS_KEY, True)]
+
+
+def test_a_heartbeat_has_no_key() -> None:
+    assert [each.key for each in judgements([change("heartbeat", lsn=6)])] == [None]
+
+
+@pytest.fixture
+def captured(connection: Connection) -> Iterator[Connection]:
+    epochs.begin(connection, "customers")
+    yield connection
+    invalid_changes.record(connection, "customers", [Judged(None, "9", closes=True)])
+
+
+def test_a_look_keeps_the_rows_of_other_keys_unless_it_closes_them(captured: Connection) -> None:
+    def seen(*changes: Judged) -> list[str]:
+        invalid_changes.record(captured, "customers", changes)
+        return [each.key for each in invalid_changes.load(captured, "customers")]
+
+    assert seen(*(Judged(str(key), f"{key}", "since: bad") for key in range(1, 6))) == ["1", "2", "3", "4", "5"]
+    assert seen(Judged("2", "6"), Judged("6", "6", "name: bad")) == ["1", "3", "4", "5", "6"]
+    assert seen(Judged("4", "3"), Judged(None, "4", closes=True)) == ["4", "5", "6"]
+
+
+def test_an_alert_counts_rows_and_names_reasons_but_no_key(captured: Connection) -> None:
+    changes = [Judged(f"ann{key}", "1", "since: bad") for key in range(5)]
+    invalid_changes.record(captured, "customers", changes)
+    [found] = invalid_findings(invalid_changes.summaries(captured, ["customers"]))
+    assert found.cause == "5 rows. since: bad"
+
+
+def test_an_alert_says_how_far_behind_the_watch_is() -> None:
+    [found] = invalid_findings({"customers": Summary(1, ("since: bad",), 30_000), "orders": Summary()})
+    assert found.cause == "1 rows. since: bad; 30,000 records are not judged yet"

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.builders.changes import a_captured_table
 from truelog.capture import last_comparison
 from truelog.capture.comparison import DIFFERENT, EQUAL, UNKNOWN, SourceComparison
 from truelog.capture.last_comparison import LastComparison, problem
@@ -43,3 +44,22 @@ def test_a_later_comparison_keeps_the_time_of_the_last_equal_one(connection: Con
     assert equal.equal_at == different.equal_at is not None
     assert different.reason == "0 rows missing, 2 extra, 0 different; "
     assert "ann" not in repr(different)
+    last_comparison.record(connection, "customers", SourceComparison("customers", UNKNOWN, 0, reason="busy"))
+    [unknown] = last_comparison.load(connection, ["customers"]).values()
+    assert unknown == different  # UNKNOWN resolves nothing
+
+
+def test_an_unknown_comparison_is_recorded_first_and_after_an_equal_one(connection: Connection) -> None:
+    for verdict in (UNKNOWN, EQUAL, UNKNOWN):
+        last_comparison.record(connection, "orders", SourceComparison("orders", verdict, 0))
+        [found] = last_comparison.load(connection, ["orders"]).values()
+        assert found.verdict == verdict
+
+
+def test_a_table_that_was_captured_before_the_upgrade_has_two_days_for_its_first_comparison(
+    connection: Connection,
+) -> None:
+    a_captured_table(connection, "towns", ago=timedelta(days=30))
+    [found] = last_comparison.load(connection, ["towns"]).values()
+    assert problem(found, datetime.now(UTC)) is None
+    assert problem(found, datetime.now(UTC) + timedelta(days=3)) is not None

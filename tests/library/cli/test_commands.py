@@ -201,6 +201,7 @@ def test_views_lists_the_catalogue(views: str) -> None:
         "positions": {"page_view": {"0": 5, "1": 6}},
         "layer": "stream",
         "reason": "",
+        "proved_at": None,
     }
     assert answer("views", "unmade_view", TRUELOG_VIEWS_FOLDER=views)["views"] == [unmade_view]
     assert unmade_view["layer"] is None

@@ -1,6 +1,7 @@
 """Which version judges which events, and what late events do to matches."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from tests.library.patterns.rules import SECOND, SOURCES, an_event
@@ -39,6 +40,14 @@ def test_each_version_judges_the_events_between_two_records() -> None:
 
     assert found(changes, events) == [(1, FOUND, [1]), (2, FOUND, [3])]
     assert found(changes[:1], events) == [(1, FOUND, [1]), (1, FOUND, [4])]
+
+
+def test_a_rule_that_is_too_long_ends_the_version_before_it() -> None:
+    sources = {"event": replace(SOURCES["event"], longest={"thing": "1 minute"})}
+    short, long = (a_change(n, n, within=f"{n + 1} minutes", steps=a_step("true")) for n in range(2))
+    assert [each.ended_at for each in versions([short], reader(sources))] == [None]
+    [ended] = versions([short, long._replace(logged_at=7)], reader(sources))
+    assert (ended.number, ended.ends, ended.ended_at) == (1, {"event": {"0": 1}}, 7)
 
 
 def test_a_version_that_has_ended_sees_no_later_time() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from truelog.alerts.kind import KINDS, Severity
 from truelog.alerts.rules import Alert
-from truelog.control.view_status import BATCH_ONLY, STALLED, STOPPED, UP_TO_DATE
+from truelog.control.view_status import BATCH_ONLY, STALLED, STARTING, STOPPED, UP_TO_DATE
 from truelog.lag.report import LagRow
 from truelog.lag.verdict import LagVerdict
 from truelog.reports.summary import Facts, PlatformState, card_state, problems, summarize_open_alerts
@@ -33,6 +33,25 @@ def lag(reader: str, verdict: LagVerdict = LagVerdict.OK) -> LagRow:
 RUNNING = {"archive": "RUNNING", "stream": "RUNNING"}
 FRESH = {name: lag(name) for name in ("archive", "orders")}
 GOOD = Facts((), (), RUNNING, (VIEW,), {"orders": "EQUAL"}, FRESH)
+
+
+NOT_MADE = replace(VIEW, state=STARTING, table=None)
+FIRST = Facts(
+    (),
+    ("lag",),
+    dict.fromkeys(RUNNING, "STARTING"),
+    (NOT_MADE, replace(NOT_MADE, view="pairs")),
+    {},
+    {},
+    first_start=True,
+)
+FIRST_PROBLEMS = [
+    "alerts are not checked yet",
+    "archive is starting",
+    "stream is starting",
+    "2 views are being created",
+    "lag is not measured yet",
+]
 
 
 def application(name: str, state: str) -> Facts:
@@ -75,6 +94,37 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         (view(replace(VIEW, broken="SyntaxError")), PlatformState.CRITICAL, ["orders cannot be loaded"]),
         (view(replace(VIEW, state=STALLED)), PlatformState.CRITICAL, ["orders is stalled"]),
         (view(replace(VIEW, table=None)), PlatformState.WARNING, ["orders has no table yet"]),
+        (
+            replace(GOOD, views=tuple(replace(VIEW, view=f"v{n}", table=None) for n in range(7))),
+            PlatformState.WARNING,
+            ["7 views have no table yet: v0, v1, v2, v3, v4 and 2 more"],
+        ),
+        (replace(application("stream", "STARTING"), views=(IDLE,)), PlatformState.WARNING, ["stream is starting"]),
+        (FIRST, PlatformState.STARTING, FIRST_PROBLEMS),
+        (
+            replace(FIRST, first_start=False),
+            PlatformState.UNKNOWN,
+            [
+                "alerts are not checked: lag",
+                "lag is unknown: archive",
+                "archive is starting",
+                "stream is starting",
+                "2 views have no table yet: orders, pairs",
+            ],
+        ),
+        (replace(FIRST, alerts=(alert(CRITICAL),)), PlatformState.CRITICAL, FIRST_PROBLEMS),
+        (
+            replace(FIRST, views=(replace(NOT_MADE, broken="SyntaxError"), NOT_MADE)),
+            PlatformState.CRITICAL,
+            [
+                "orders cannot be loaded",
+                "alerts are not checked yet",
+                "archive is starting",
+                "stream is starting",
+                "1 view is being created",
+                "lag is not measured yet",
+            ],
+        ),
         (view(NEW), PlatformState.WARNING, ["orders declares version 2, but its readers see version 1"]),
         (view(IDLE), PlatformState.UNKNOWN, ["orders may not be up to date: its application is not running"]),
         (replace(GOOD, views=()), PlatformState.UNKNOWN, ["the catalogue contains no views"]),

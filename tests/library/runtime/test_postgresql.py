@@ -16,7 +16,7 @@ from truelog.support.settings import PROJECT, Settings
 
 PAGE = (PROJECT / "docs" / "bi.md").read_text()
 STATEMENTS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)[0]
-[POOL] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+[POOL] = re.findall(r"```python\n(from psycopg_pool.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture

@@ -62,9 +62,9 @@ def test_a_change_has_the_columns_of_its_table() -> None:
     )
 
 
-def test_a_deletion_has_the_row_before_it() -> None:
-    [row] = decoded(change("deleted", ANN, lsn=7))
-    assert (row["source_operation"], row["id"], row["name"]) == ("deleted", 1, "Ann")
+def test_a_deletion_has_only_the_key_because_another_value_may_be_invalid() -> None:
+    [row] = decoded(change("deleted", ANN | {"since": "infinity", "email": UNCHANGED}, lsn=7))
+    assert (row["source_operation"], row["id"], row["name"], row["invalid"]) == ("deleted", 1, None, None)
 
 
 def test_a_truncation_and_the_end_of_a_snapshot_close_rows_and_a_heartbeat_does_not() -> None:
@@ -110,9 +110,11 @@ def test_a_dropped_column_is_invalid_and_a_deletion_needs_only_the_key() -> None
 def test_records_before_the_upgrade_keep_their_meaning() -> None:
     """The decoder of the earlier release judges them: an absent column is NULL, and a message is a heartbeat."""
     earlier = replace(CUSTOMERS, decoder=LENIENT_CHANGES)
-    dropped, message = decoded(change("updated", ANN, lsn=7, dropped=("city",)), ended(), event_type=earlier)
+    records = change("updated", ANN, lsn=7, dropped=("city",)), ended(), change("deleted", ANN, lsn=8)
+    dropped, message, deleted = decoded(*records, event_type=earlier)
     assert (dropped["invalid"], dropped["city"]) == (None, None)
     assert (message["source_operation"], message["source_closes"]) == ("heartbeat", False)
+    assert (deleted["source_operation"], deleted["name"]) == ("deleted", "Ann")
 
 
 PLACES = st.tuples(st.integers(0, 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))

@@ -138,29 +138,35 @@ def status(as_json: AsJson = False) -> None:
     require_on(settings)
     types = captured_types(settings)
     with connect(settings, autocommit=True) as connection:
-        invalid, compared = invalid_changes.load(connection, types), last_comparison.load(connection, types)
+        invalid, compared = invalid_changes.summaries(connection, types), last_comparison.load(connection, types)
+        named = {name: invalid_changes.load(connection, name) for name in types} if as_json else {}
     found = [
         (each, *slot.verdict(each, settings.capture_retained_bytes)) for each in slot.captures(settings, types.values())
     ]
     if as_json:
-        print_json({"tables": [_table(*each, invalid, compared) for each in found]})
+        print_json({"tables": [_table(each, named, invalid, compared) for each in found]})
     else:
         for each, verdict, why in found:
             behind = "unknown" if each.slot is None or each.slot.behind is None else f"{each.slot.behind:,} bytes"
             name = each.event_type
             last = compared[name].verdict if name in compared else None
-            state = f"behind: {behind}  invalid rows: {len(invalid.get(name, ())):,}  compared: {last or 'never'}"
+            seen = invalid.get(name, invalid_changes.Summary())
+            rows = f"invalid rows: {seen.rows:,}  not judged yet: {seen.unjudged:,}"
+            state = f"behind: {behind}  {rows}  compared: {last or 'never'}"
             say(f"{name}  {verdict}  {state}  {why}".rstrip())
     if any(verdict != slot.Verdict.OK for _, verdict, _ in found):
         raise typer.Exit(Exit.DIFFERENT)
 
 
-def _table(capture: Any, verdict: str, reason: str, invalid: Any, compared: Any) -> dict[str, Any]:
-    """What is known about a captured table. `invalid` and `compared` are by table."""
+def _table(found: tuple[Any, str, str], named: Any, invalid: Any, compared: Any) -> dict[str, Any]:
+    """What is known about a captured table. `named` has the invalid rows of each table, and `invalid` their summary."""
+    capture, verdict, reason = found
     name = capture.event_type
-    rows = [asdict(each) for each in invalid.get(name, {}).values()]
+    rows = [asdict(each) for each in named[name]]
+    unjudged = invalid[name].unjudged if name in invalid else 0
     last = asdict(compared[name]) if name in compared else None
-    return asdict(capture) | {"verdict": verdict, "reason": reason, "invalid": rows, "compared": last}
+    described = {"verdict": verdict, "reason": reason, "invalid": rows, "unjudged": unjudged, "compared": last}
+    return asdict(capture) | described
 
 
 def captured_type(settings: Settings, name: str) -> "EventType":

@@ -130,7 +130,10 @@ def tables(streams: list[dict[str, Any]]) -> list[Sheet]:
         memory = "" if each["memory_mb"] is None else f"{each['memory_mb']:.0f}"
         at = each["batch_at"].strftime("%H:%M:%S") if each["batch_at"] else ""
         applications.add_row(each["application"], each["state"], str(each["pid"] or ""), memory, *_lag(each), at)
-        for view in each["views"]:
+        starting = [view for view in each["views"] if view["state"] == "STARTING"]
+        if len(starting) > 1:  # the first start: one row instead of a wall
+            views.add_row(f"{len(starting)} views", each["application"], "STARTING", "", "", "they are being created")
+        for view in (view for view in each["views"] if len(starting) < 2 or view["state"] != "STARTING"):
             views.add_row(view["view"], each["application"], view["state"], *_lag(view), view["reason"])
     applications.note("\n".join(_lag_notes(streams)))
     return [applications, views]

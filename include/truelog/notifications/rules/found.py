@@ -87,7 +87,11 @@ class FoundRule(NotificationRule):
         return row.get("settled_after")
 
     def is_expired(self, key: str, limit: datetime | None) -> bool:
-        return limit is not None and datetime.fromisoformat(json.loads(key)[self.about.aged]) < limit
+        if limit is None:
+            return False
+        # An older version of the view stays deployed until the next one is built, and its keys may lack the column.
+        time = json.loads(key).get(self.about.aged)
+        return time is not None and datetime.fromisoformat(time) < limit
 
     def text(self, row: Mapping[str, Any]) -> str:
         values = {name: "" if row[name] is None else str(row[name]) for name in self.about.columns}

@@ -49,6 +49,7 @@ class Cube:
     reads: Sequence[str]  # topics
     all_if_null: Sequence[str]  # keys in which NULL means all values
     keep: timedelta | None = None
+    has_windows: bool = False  # readers see the status of each row
 
     def require_key(self, column: str) -> None:
         if column not in self.keys:
@@ -93,7 +94,8 @@ def find_cube(settings: Settings, connection: Connection, name: str) -> Cube:
         raise BadInput(f"the table of {name} has no figure yet; it is made when its stream starts")
     keys = [key for key in types if key != time]
     keep = None if view.keep is None else timedelta(seconds=seconds(view.keep))
-    return Cube(name, time, keys, types, figures, united, sql.Identifier(*table), view.reads, view.all_if_null, keep)
+    named = (name, time, keys, types, figures, united, sql.Identifier(*table), view.reads, view.all_if_null)
+    return Cube(*named, keep, has_windows=view.window is not None and "status" in shown)
 
 
 def _united(view: View) -> dict[str, str]:

@@ -80,9 +80,7 @@ def statement(cube: Cube, question: Question, chosen: Figure) -> tuple[sql.Compo
     Raises:
         BadInput: a column is not a key column, or a filter has another operator.
     """
-    where = [_condition(cube, number, each) for number, each in enumerate(question.where)]
-    where += _one_layer(cube, question)
-    where.append(sql.SQL("{time} >= %(before)s AND {time} < %(until)s").format(time=sql.Identifier(cube.time)))
+    span = sql.SQL("{time} >= %(before)s AND {time} < %(until)s").format(time=sql.Identifier(cube.time))
     measures = dict.fromkeys(each.measure for each in cube.figures)
     parts = sql.SQL(_CELLS + _COURSE if question.by is None else _CELLS + _VALUES + _COURSE + _OF_VALUES)
     made = parts.format(
@@ -90,7 +88,7 @@ def statement(cube: Cube, question: Question, chosen: Figure) -> tuple[sql.Compo
         table=cube.table,
         value=_value(cube, question.by),
         states=_comma(_state(cube, each, chosen) for each in measures),
-        conditions=sql.SQL(" AND ").join(where),
+        conditions=sql.SQL(" AND ").join([*row_conditions(cube, question), span]),
         united=_comma(_united(cube, each) for each in measures),
         point=sql.SQL(_POINT),
         united_of_chosen=_united(cube, chosen.measure),
@@ -104,13 +102,27 @@ def statement(cube: Cube, question: Question, chosen: Figure) -> tuple[sql.Compo
     return made, _parameters(question)
 
 
+def row_conditions(cube: Cube, question: Question) -> list[sql.Composable]:
+    """The conditions for the rows of a question, at any time.
+
+    Raises:
+        BadInput: a column is not a key column, or a filter has another operator.
+    """
+    filters = [_condition(cube, number, each) for number, each in enumerate(question.where)]
+    return [*filters, *_one_layer(cube, question)]
+
+
 def _parameters(question: Question) -> dict[str, Any]:
     before = question.since - question.span
     times = {"before": before, "since": question.since, "until": question.until}
     earlier = before.timestamp() + _APART * question.step
     begins = {"begin": question.since.timestamp(), "earlier": earlier, "step": question.step, "apart": _APART}
-    operands = {f"operand_{number}": each.value for number, each in enumerate(question.where)}
-    return times | begins | operands | {"most": question.limit + 1, "lines": LINES}
+    return times | begins | operands(question) | {"most": question.limit + 1, "lines": LINES}
+
+
+def operands(question: Question) -> dict[str, Any]:
+    """The parameters of `row_conditions`."""
+    return {f"operand_{number}": each.value for number, each in enumerate(question.where)}
 
 
 def _condition(cube: Cube, number: int, condition: Condition) -> sql.Composable:

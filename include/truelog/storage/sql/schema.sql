@@ -368,6 +368,8 @@ COMMENT ON TABLE truelog.lag_sample IS 'The lag of each view and of the archive 
 CREATE TABLE truelog.capture (
     event_type text PRIMARY KEY, epoch integer NOT NULL DEFAULT 1, refused text, since timestamptz NOT NULL DEFAULT now(),
     checked_offset bigint NOT NULL DEFAULT 0,  -- up to here, invalid changes were looked for
+    unjudged bigint NOT NULL DEFAULT 0,  -- offsets of the topic that were left at that look
+    compared_from timestamptz NOT NULL DEFAULT now(),  -- from here on, a daily comparison is due
     compared_at timestamptz, comparison text, comparison_reason text,  -- the last comparison with the table itself
     equal_at timestamptz,  -- the last comparison that found them EQUAL
     retained_at timestamptz, retained bigint,  -- bytes that the replication slot retained at a time

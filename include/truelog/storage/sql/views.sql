@@ -98,7 +98,10 @@ $$;
 CREATE OR REPLACE VIEW truelog.answer AS
 SELECT d.view, d.version, served.layer, at.as_of, extract(epoch FROM now() - at.as_of)::float8 AS age,
     why.matter || CASE WHEN why.matter <> '' AND (b.view IS NULL OR d.batch_only) AND f.reason IS NOT NULL
-        THEN '; it cannot be rebuilt: ' || f.reason ELSE '' END AS reason
+        THEN '; it cannot be rebuilt: ' || f.reason ELSE '' END AS reason, (
+        SELECT r.finished_at FROM truelog.reconciliation r
+        WHERE (r.view, r.version) = (d.view, d.version) AND r.verdict = 'EQUAL' ORDER BY r.id DESC LIMIT 1
+    ) AS proved_at
 FROM truelog.deployed d
 LEFT JOIN truelog.batch_layer b USING (view, version)
 LEFT JOIN truelog.quarantine q USING (view, version)
@@ -131,6 +134,7 @@ COMMENT ON COLUMN truelog.answer.layer IS '`stream`, or `batch` if readers get a
 COMMENT ON COLUMN truelog.answer.as_of IS 'the rows contain every record that reached the log before this time; NULL if it is not known yet';
 COMMENT ON COLUMN truelog.answer.age IS 'the seconds since `as_of`';
 COMMENT ON COLUMN truelog.answer.reason IS 'what is wrong with the view, or an empty text';
+COMMENT ON COLUMN truelog.answer.proved_at IS 'when a comparison last found the rows equal to a rebuild from the archive; NULL if none has yet';
 GRANT SELECT ON truelog.answer TO PUBLIC;  -- only roles that may use the `truelog` schema can reach it
 
 CREATE OR REPLACE VIEW truelog.clock AS

@@ -1,5 +1,7 @@
 """Notification rules: what is refused, and the columns that templates may name."""
 
+import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -35,6 +37,14 @@ def test_columns_of_templates_are_columns_of_the_views() -> None:
         assert set(KINDS[name].columns) <= row.keys()
         rule = {"kind": name, "subject": "a", "channel": "ops", "window_seconds": 60, "template": KINDS[name].template}
         assert check(rule, "a").text(row)
+
+
+def test_a_key_without_the_time_of_its_span_is_not_expired() -> None:
+    rule = {"kind": "match", "subject": "a", "channel": "ops", "window_seconds": 60, "template": "$rule"}
+    former = {"entity_id": "ann", "entity": "customer", "match_id": "a"}  # a key of version 1 of `matches`
+    limit = datetime(2026, 6, 1, tzinfo=UTC)
+    assert check(rule, "a").is_expired(json.dumps(former | {"span_end": "2026-05-31T00:00:00+00:00"}), limit)
+    assert not check(rule, "a").is_expired(json.dumps(former), limit)
 
 
 def test_an_incident_of_hits_lasts_an_hour_by_default() -> None:

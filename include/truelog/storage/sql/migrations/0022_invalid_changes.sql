@@ -1,6 +1,9 @@
 -- What the watch knows about each captured table: invalid changes, the last comparison with the table itself,
 -- and how fast the log that its slot retains grows.
 ALTER TABLE truelog.capture ADD COLUMN checked_offset bigint NOT NULL DEFAULT 0;
+ALTER TABLE truelog.capture ADD COLUMN unjudged bigint NOT NULL DEFAULT 0;
+-- A table that was captured before this release has never been compared: its two days begin now.
+ALTER TABLE truelog.capture ADD COLUMN compared_from timestamptz NOT NULL DEFAULT now();
 ALTER TABLE truelog.capture ADD COLUMN compared_at timestamptz;
 ALTER TABLE truelog.capture ADD COLUMN comparison text;
 ALTER TABLE truelog.capture ADD COLUMN comparison_reason text;

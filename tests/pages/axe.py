@@ -1,0 +1,28 @@
+"""axe-core, which finds accessibility problems of a page in Chromium."""
+
+import gzip
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+_FILE = Path(__file__).parent / "vendored" / "axe.min.js.gz"
+_HASH = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+_RUN = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+  .filter(({ impact }) => ["serious", "critical"].includes(impact))
+  .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((each) => each.html.slice(0, 200)).join(" | ")}`)"""
+
+
+def serious_problems(page: Page) -> list[str]:
+    """The serious problems, each with its elements. The browser context must not enforce the policy of the page."""
+    page.evaluate(_source())
+    found: list[str] = page.evaluate(_RUN)
+    return found
+
+
+@cache
+def _source() -> str:
+    source = gzip.decompress(_FILE.read_bytes())
+    assert hashlib.sha256(source).hexdigest() == _HASH
+    return source.decode()
