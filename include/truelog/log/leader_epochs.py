@@ -12,6 +12,7 @@ stored with the positions, but no comparison of positions uses them.
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -24,6 +25,7 @@ from truelog.support.errors import LeaderChanged, LogCut, ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
 _TIMEOUT_SECONDS = 20.0
+_RECORDS_BELOW = 10  # offsets below a position at which records are looked for; markers of transactions take some
 _CUT = re.compile(r"truncation.*broker end offset is (\d+)")
 
 Epochs = Mapping[PartitionKey, int]
@@ -84,35 +86,81 @@ def require_intact(settings: Settings, positions: Positions, reached: Epochs, no
 
 
 def find_cuts(settings: Settings, positions: Positions, reached: Epochs) -> Iterator[Cut]:
-    """Each partition whose log was cut below its position. The client validates an epoch before it reads (KIP-320)."""
+    """Each partition whose log was cut below its position.
+
+    The client asks the broker where an epoch ends before it reads (KIP-320). A client that does not ask, because its
+    metadata has changed at that moment, is silent about a cut. The records before a position prove that it has asked.
+
+    Raises:
+        ServiceDown: Kafka does not answer, or the records contradict its answer.
+    """
+    intact = dict(reached)
+    for key, message in _first_answers(settings, {key: (positions.at(*key), epoch) for key, epoch in reached.items()}):
+        if (end := _end_of_cut(message)) is not None:
+            topic, partition = key
+            yield Cut(topic, positions.ids[topic], partition, intact.pop(key), positions.at(*key), end)
+    _require_no_newer_epoch(settings, positions, intact)
+
+
+def _require_no_newer_epoch(settings: Settings, positions: Positions, reached: Epochs) -> None:
+    """Require that no record just below a position is from a later epoch than the one in which it was reached."""
+    with _reader(settings) as consumer:
+        below = [TopicPartition(t, p, max(0, positions.at(t, p) - _RECORDS_BELOW)) for t, p in reached]
+        waiting = {key for key in reached if positions.at(*key)}
+        consumer.assign([each for each in below if (each.topic, each.partition) in waiting])
+        while waiting:
+            key, message = _poll(consumer)
+            position, error = positions.at(*key), message.error()
+            offset, epoch = message.offset() or 0, message.leader_epoch() or 0
+            if error is None and offset < position and epoch > reached[key]:
+                raise ServiceDown(
+                    f"{key[0]} {key[1]}: the record at {offset}, before the position {position}, has the leader epoch "
+                    f"{epoch}, but the position was reached in the epoch {reached[key]}. Kafka is asked again."
+                )
+            if error is not None or offset >= position - 1:
+                waiting.discard(key)
+
+
+def _first_answers(
+    settings: Settings, starts: Mapping[PartitionKey, tuple[int, int]]
+) -> Iterator[tuple[PartitionKey, Message]]:
+    """The first record, or the error, of a read that starts at this offset and leader epoch of each partition."""
+    waiting = set(starts)
+    with _reader(settings) as consumer:
+        consumer.assign([TopicPartition(t, p, at, leader_epoch=epoch) for (t, p), (at, epoch) in starts.items()])
+        while waiting:
+            key, message = _poll(consumer)
+            if key in waiting:
+                waiting.discard(key)
+                yield key, message
+
+
+@contextmanager
+def _reader(settings: Settings) -> Iterator[Consumer]:
+    """A client that reads what the log contains, and says where the log ends and which offsets it does not have."""
     consumer = Consumer(
         {
             **settings.kafka(KafkaUser.READER),
             "group.id": "truelog-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "isolation.level": "read_uncommitted",  # an open transaction does not delay the answer
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 10,
             "log_level": 0,
         }
     )
-    waiting = dict(reached)
     try:
-        consumer.assign([TopicPartition(t, p, positions.at(t, p), leader_epoch=e) for (t, p), e in reached.items()])
-        while waiting:
-            message = consumer.poll(_TIMEOUT_SECONDS)
-            if message is None:
-                raise ServiceDown(f"Kafka did not say within {_TIMEOUT_SECONDS:.0f} s whether it has lost records")
-            key = str(message.topic()), int(message.partition() or 0)
-            end = _end_of_cut(message)
-            if key in waiting:
-                epoch = waiting.pop(key)
-                if end is not None:
-                    topic, partition = key
-                    position = positions.at(topic, partition)
-                    yield Cut(topic, positions.ids[topic], partition, epoch, position, end)
+        yield consumer
     finally:
         consumer.close()
+
+
+def _poll(consumer: Consumer) -> tuple[PartitionKey, Message]:
+    message = consumer.poll(_TIMEOUT_SECONDS)
+    if message is None:
+        raise ServiceDown(f"Kafka did not say within {_TIMEOUT_SECONDS:.0f} s whether it has lost records")
+    return (str(message.topic()), int(message.partition() or 0)), message
 
 
 def _end_of_cut(message: Message) -> int | None:

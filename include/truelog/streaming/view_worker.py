@@ -86,20 +86,20 @@ class ViewWorker:
             Fenced: a successor is running, so this process must exit.
         """
         try:
-            while self._is_behind():
+            while not self._is_done():
                 self.step_began = datetime.now(UTC)
                 self._step(batch)
                 self.step_seconds, self.step_began = self._step_lasts(), None
-            self.failures = 0
-            self._report("")
         except Fenced:
             raise
         except Exception as error:
             self.failures += 1
             pause = min(_LONGEST_PAUSE, 0.25 * 2**self.failures)
             log.exception("%s is stalled; next attempt with the first batch after %.1f s", self.compiled.name, pause)
-            self._reset(pause)
-            self._report(f"{type(error).__name__}: {error}")
+            try:
+                self._report(f"{type(error).__name__}: {error}")
+            finally:
+                self._reset(pause)
 
     def forget_outage(self) -> None:
         """After an outage of the database, read the positions again and try again at once."""
@@ -142,12 +142,17 @@ class ViewWorker:
         began = self.step_began
         return (datetime.now(UTC) - began).total_seconds() if began else 0.0
 
-    def _is_behind(self) -> bool:
+    def _is_done(self) -> bool:
+        """Whether the view has reached its target. Then it is reported as up to date, and another task may begin."""
         positions = self.load_positions()
         positions.require_same_topics(self.target)
+        if not self.stopping.is_set() and not positions.covers(self.target):
+            return False
+        self.failures = 0
+        self._report("")  # while the view is busy: a later report would replace that of the next task
         with self._lock:
             self.busy = not self.stopping.is_set() and not positions.covers(self.target)
-            return self.busy
+            return not self.busy
 
     def _step(self, batch: EventRange) -> None:
         names, positions = self.compiled.view.topics, self.load_positions()
@@ -174,7 +179,7 @@ class ViewWorker:
                 record = view_status.record_state if self.declared else view_status.record_beside
                 record(connection, holder.application, self.compiled.name, version, reason)
             self.reported = reason
-        except psycopg.OperationalError:
+        except psycopg.Error:
             log.warning("%s: the state could not be stored; the next attempt will store it", self.compiled.name)
 
     def _reset(self, pause: float) -> None:

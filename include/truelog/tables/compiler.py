@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from truelog.support.errors import BadDeclaration
-from truelog.tables import kinds
+from truelog.tables import kinds, plan
 from truelog.tables.compiled_view import CompiledView, Compiling
 from truelog.tables.fingerprint import combined
 from truelog.tables.side_tables import relation_names, side_tables
@@ -28,6 +28,7 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     Raises:
         BadDeclaration: a declaration has an error that its kind finds, or a table column would have two sources.
     """
+    plan.write_as(spark)
     kind, compiled = kinds.declared_kind(view), tuple[Table, ...]()
     for side, declared in {**side_tables(view), "": view}.items():
         table = kind.compile(Compiling(spark, name, view, schemas, declared, side, compiled))

@@ -32,6 +32,14 @@ _READERS = ("JsonToStructs", "CsvToStructs", "XmlToStructs")
 _NUMBER = re.compile(r"(_\d+)?#\d+L?")
 
 
+def write_as(spark: SparkSession) -> None:
+    """Write plans by the settings of this session from now on, in this thread.
+
+    Spark writes a plan by the settings of the session that made the last frame, and that session may describe nothing.
+    """
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
 def analyzed(selected: DataFrame) -> Any:
     return selected._jdf.queryExecution().analyzed()
 

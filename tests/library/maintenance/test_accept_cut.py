@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.library.kafka_cut import lose_end_of_logs
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import Progress, ensure_table, identifier, open_catalog
 from truelog.control import log_cuts
-from truelog.log import topics
+from truelog.log import leader_epochs, topics
 from truelog.log.kafka_reader import messages
 from truelog.log.leader_epochs import Epochs, find_cuts
 from truelog.log.positions import Positions
@@ -219,3 +220,14 @@ def test_killed_before_a_view_went_on_and_repeated(world: World, tmp_path: Path)
             (world.new[topic, 0], f"{topic} w"),
         )
     require(world, topic, world.accept(topic))
+
+
+@pytest.mark.parametrize(("position", "is_cut"), [(CUT_AT, False), (CUT_AT + 1, True), (OLD, True)])
+def test_the_records_prove_a_cut_about_which_the_client_is_silent(
+    world: World, monkeypatch: pytest.MonkeyPatch, position: int, is_cut: bool
+) -> None:
+    monkeypatch.setattr(leader_epochs, "_end_of_cut", lambda _: None)
+    topic = "cut_archive"
+    reached = Positions({topic: {0: position}}, {topic: world.ids[topic]})
+    with pytest.raises(ServiceDown, match=f"at {CUT_AT}, before the position") if is_cut else nullcontext():
+        leader_epochs.require_intact(world.settings, reached, {(topic, 0): world.old[topic, 0]}, world.new)

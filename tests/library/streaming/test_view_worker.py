@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import psycopg
 import pytest
 from psycopg import sql
 
@@ -46,6 +47,14 @@ class LockingApplier(BatchApplier):
         return batch.end
 
 
+@dataclass(frozen=True)
+class FailingApplier(BatchApplier):
+    """Fails in each batch."""
+
+    def apply(self, *_: Any) -> Positions:
+        raise ValueError("no")
+
+
 @pytest.fixture
 def worker(postgresql: Settings, connection: Connection) -> Iterator[ViewWorker]:
     settings = postgresql.model_copy(update={"hang_seconds": 600.0, "batch_grace_seconds": 0.5})
@@ -81,6 +90,33 @@ def test_a_hanging_merge_is_reported_with_what_it_waits_for(
     found = _reported(connection)
     assert found is not None
     assert found.state == view_status.STOPPED, "no application is running, and the view is not stalled"
+
+
+def test_a_view_takes_no_other_batch_before_its_state_is_stored(
+    worker: ViewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the late state of one batch could replace that of the next."""
+    stored: list[tuple[str, bool]] = []
+    monkeypatch.setattr(view_status, "record_state", lambda *row: stored.append((row[-1], worker.busy)))
+    healthy, worker.applier = worker.applier, FailingApplier(worker.applier.settings, worker.applier.holder)
+    worker.busy, worker.target = True, BATCH.end
+    worker.catch_up(BATCH)
+    worker.busy, worker.applier, worker.positions = True, healthy, BATCH.begin
+    worker.catch_up(BATCH)
+    assert stored == [("ValueError: no", True), ("", True)]
+    assert not worker.busy
+
+
+def test_a_view_whose_state_cannot_be_stored_tries_again(worker: ViewWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise psycopg.errors.ReadOnlySqlTransaction("the server is a standby now")
+
+    monkeypatch.setattr(view_status, "record_state", refuse)
+    worker.applier = FailingApplier(worker.applier.settings, worker.applier.holder)
+    worker.busy, worker.target = True, BATCH.end
+    worker.catch_up(BATCH)
+    assert not worker.busy
+    assert worker.positions is None, "they are read from the database again"
 
 
 def _reported(connection: Connection) -> view_status.ViewStatus | None:

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from truelog import First, Latest, Max, Sum, View, latest
 from truelog.log import records
 from truelog.schema.event import load_events
+from truelog.spark.session import small_session
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.compiler import compile_view
 from truelog.views import catalogue
@@ -269,6 +270,15 @@ def test_every_process_computes_the_same_fingerprints(spark: SparkSession) -> No
         printed_there, _ = child.communicate()
     assert child.returncode == 0
     assert json.loads(printed_there.splitlines()[-1]) == mine
+
+
+def test_a_session_that_does_not_describe_its_plans_changes_no_fingerprint(spark: SparkSession) -> None:
+    types = {topic: records.schema(each) for topic, each in load_events().items()}
+    view = catalogue.load_view("activity_enriched")
+    before = compile_view(spark, "v", view, types).fingerprint
+    brief = small_session(spark, {"spark.sql.debug.maxToStringFields": "1", "spark.sql.maxPlanStringLength": "0"})
+    brief.createDataFrame([(1,)], "n int").collect()
+    assert compile_view(spark, "v", view, types).fingerprint == before
 
 
 def test_no_view_depends_on_fields_that_it_does_not_use(spark: SparkSession) -> None:
