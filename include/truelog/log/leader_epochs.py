@@ -12,17 +12,18 @@ stored with the positions, but no comparison of positions uses them.
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from truelog.log import topics
+from truelog.log.kafka_reader import open_reader
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionKey
 from truelog.support.errors import LeaderChanged, LogCut, ServiceDown
-from truelog.support.settings import KafkaUser, Settings
+from truelog.support.settings import Settings
 
 _TIMEOUT_SECONDS = 20.0
 _RECORDS_BELOW = 10  # offsets below a position at which records are looked for; markers of transactions take some
@@ -95,7 +96,7 @@ def find_cuts(settings: Settings, positions: Positions, reached: Epochs) -> Iter
         ServiceDown: Kafka does not answer, or the records contradict its answer.
     """
     intact = dict(reached)
-    for key, message in _first_answers(settings, {key: (positions.at(*key), epoch) for key, epoch in reached.items()}):
+    for key, message in _first_answers(settings, positions, reached):
         if (end := _end_of_cut(message)) is not None:
             topic, partition = key
             yield Cut(topic, positions.ids[topic], partition, intact.pop(key), positions.at(*key), end)
@@ -104,10 +105,9 @@ def find_cuts(settings: Settings, positions: Positions, reached: Epochs) -> Iter
 
 def _require_no_newer_epoch(settings: Settings, positions: Positions, reached: Epochs) -> None:
     """Require that no record just below a position is from a later epoch than the one in which it was reached."""
+    waiting = {key for key in reached if positions.at(*key)}
     with _reader(settings) as consumer:
-        below = [TopicPartition(t, p, max(0, positions.at(t, p) - _RECORDS_BELOW)) for t, p in reached]
-        waiting = {key for key in reached if positions.at(*key)}
-        consumer.assign([each for each in below if (each.topic, each.partition) in waiting])
+        consumer.assign([TopicPartition(t, p, max(0, positions.at(t, p) - _RECORDS_BELOW)) for t, p in waiting])
         while waiting:
             key, message = _poll(consumer)
             position, error = positions.at(*key), message.error()
@@ -121,13 +121,11 @@ def _require_no_newer_epoch(settings: Settings, positions: Positions, reached: E
                 waiting.discard(key)
 
 
-def _first_answers(
-    settings: Settings, starts: Mapping[PartitionKey, tuple[int, int]]
-) -> Iterator[tuple[PartitionKey, Message]]:
-    """The first record, or the error, of a read that starts at this offset and leader epoch of each partition."""
-    waiting = set(starts)
+def _first_answers(settings: Settings, positions: Positions, reached: Epochs) -> Iterator[tuple[PartitionKey, Message]]:
+    """The first record, or the error, of a read from the position in each partition, in the epoch that reached it."""
+    waiting = set(reached)
     with _reader(settings) as consumer:
-        consumer.assign([TopicPartition(t, p, at, leader_epoch=epoch) for (t, p), (at, epoch) in starts.items()])
+        consumer.assign([TopicPartition(t, p, positions.at(t, p), leader_epoch=e) for (t, p), e in reached.items()])
         while waiting:
             key, message = _poll(consumer)
             if key in waiting:
@@ -135,25 +133,10 @@ def _first_answers(
                 yield key, message
 
 
-@contextmanager
-def _reader(settings: Settings) -> Iterator[Consumer]:
-    """A client that reads what the log contains, and says where the log ends and which offsets it does not have."""
-    consumer = Consumer(
-        {
-            **settings.kafka(KafkaUser.READER),
-            "group.id": "truelog-audit",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",  # an open transaction does not delay the answer
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 10,
-            "log_level": 0,
-        }
-    )
-    try:
-        yield consumer
-    finally:
-        consumer.close()
+def _reader(settings: Settings) -> closing[Consumer]:
+    """A client that also reads records whose transaction is open, which therefore delays no answer."""
+    quick = {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": 10, "log_level": 0}
+    return closing(open_reader(settings, **quick))
 
 
 def _poll(consumer: Consumer) -> tuple[PartitionKey, Message]:

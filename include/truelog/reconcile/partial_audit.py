@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from truelog.batch import partials
+from truelog.batch import base, partials
 from truelog.batch.partial_selection import PartialRange, select_partials
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock
@@ -37,6 +37,8 @@ def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit
     due = known[0].ranges if every else _due(rebuilder, known[0].ranges)
     right = {tile.day: [_verify(rebuilder, each, tile.day) for each in known] for tile in due}
     wrong = [day for day, tables in right.items() if not all(tables)]
+    if wrong:
+        base.forget(rebuilder.connection, rebuilder.compiled)  # it may have been made of these partials
     with rebuilder.connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.proof (view, version, day) VALUES (%s, %s, %s) "

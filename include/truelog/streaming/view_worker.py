@@ -146,13 +146,16 @@ class ViewWorker:
         """Whether the view has reached its target. Then it is reported as up to date, and another task may begin."""
         positions = self.load_positions()
         positions.require_same_topics(self.target)
-        if not self.stopping.is_set() and not positions.covers(self.target):
+        if self._is_behind(positions):
             return False
         self.failures = 0
         self._report("")  # while the view is busy: a later report would replace that of the next task
         with self._lock:
-            self.busy = not self.stopping.is_set() and not positions.covers(self.target)
+            self.busy = self._is_behind(positions)
             return not self.busy
+
+    def _is_behind(self, positions: Positions) -> bool:
+        return not self.stopping.is_set() and not positions.covers(self.target)
 
     def _step(self, batch: EventRange) -> None:
         names, positions = self.compiled.view.topics, self.load_positions()
@@ -179,8 +182,10 @@ class ViewWorker:
                 record = view_status.record_state if self.declared else view_status.record_beside
                 record(connection, holder.application, self.compiled.name, version, reason)
             self.reported = reason
-        except psycopg.Error:
-            log.warning("%s: the state could not be stored; the next attempt will store it", self.compiled.name)
+        except psycopg.Error as error:
+            log.warning(
+                "%s: the state could not be stored; the next attempt will store it: %s", self.compiled.name, error
+            )
 
     def _reset(self, pause: float) -> None:
         """Discard the state after a failure: only the database has the positions, and the connection may be broken."""

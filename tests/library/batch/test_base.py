@@ -38,6 +38,10 @@ class Compared(Letters):
     def base(self) -> base.Base | None:
         return base.load(self.lab.connection, self.compiled)
 
+    def change_a_row(self) -> None:
+        query = sql.SQL("UPDATE {} SET letters = 7 WHERE reason = 'a'")
+        self.lab.connection.execute(query.format(sql.Identifier("state", self.compiled.own.name)))
+
 
 @pytest.fixture
 def compared(letters: Letters, monkeypatch: pytest.MonkeyPatch) -> Compared:
@@ -74,8 +78,7 @@ def test_only_records_since_the_base_are_read(compared: Compared, monkeypatch: p
 
 def test_a_changed_old_row_is_found(compared: Compared) -> None:
     assert compared.compare().equal
-    query = sql.SQL("UPDATE {} SET letters = 7 WHERE reason = 'a'")
-    compared.lab.connection.execute(query.format(sql.Identifier("state", compared.compiled.own.name)))
+    compared.change_a_row()
     compared.counts("b")
     found = compared.compare()
     assert (found.verdict, found.different, found.base) == ("DIFFERENT", 1, None)
@@ -160,6 +163,20 @@ def test_a_base_that_another_release_of_spark_has_made_is_not_used(
         patched.setattr(hashed_rebuild, "software_versions", lambda _: {"spark": "5.0.0"})
         found = compared.compare()
     assert (found.equal, found.base, found.reason) == (True, None, "")
+
+
+def test_a_base_from_before_an_erasure_is_not_used(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compared.compare().equal
+    monkeypatch.setattr(archive_reader, "erased_below", lambda *_: {TOPIC: 1})
+    found = compared.compare()
+    assert (found.equal, found.base, found.reason) == (True, None, "")
+
+
+def test_a_base_that_a_whole_comparison_contradicts_is_forgotten(compared: Compared) -> None:
+    assert compared.compare().equal
+    compared.change_a_row()
+    assert compared.compare(incremental=False).verdict == "DIFFERENT"
+    assert compared.base() is None
 
 
 def test_a_base_is_written_only_where_that_is_less_work(compared: Compared) -> None:

@@ -52,6 +52,7 @@ class Case:
     result: tuple[int, int, int, tuple[str, ...]] = (0, 0, 0, ())  # trusted_from, moved, lost, views
 
 
+OPEN = "open_transaction"
 FILLED = Case(archived=7, views={"v": 10, "w": 6}, new=3, result=(10, 3, 3, ("v",)))
 CASES = {
     "cut_archive": Case(archived=10, views={"v": 9, "w": 2}, result=(10, 5, 0, ())),
@@ -61,6 +62,7 @@ CASES = {
     "cut_view_went_on": Case(archived=7, views={"v": 6}, went_on={"w": 9}, result=(9, 4, 0, ("w",))),
     "cut_compacted": Case(archived=8, compacted=True, result=(12, 7, 0, ())),
     **{f"crash_{step.replace('.', '_')}": FILLED for step in STEPS},
+    OPEN: Case(archived=10, views={"v": 9}, new=2, result=(10, 4, 0, ())),
     "cut_crash_went_on": replace(FILLED, new=9, result=(10, 5, 3, ("v",))),
 }
 
@@ -173,7 +175,7 @@ def require(world: World, topic: str, accepted: AcceptedCut) -> None:
     assert accept_cuts(world.settings, topic, lambda _: None) == []
 
 
-@pytest.mark.parametrize("topic", [name for name in CASES if "crash" not in name])
+@pytest.mark.parametrize("topic", [name for name in CASES if "crash" not in name and name != OPEN])
 def test_each_record_counts_once_in_each_order_of_the_readers(world: World, topic: str) -> None:
     require(world, topic, world.accept(topic))
 
@@ -220,6 +222,23 @@ def test_killed_before_a_view_went_on_and_repeated(world: World, tmp_path: Path)
             (world.new[topic, 0], f"{topic} w"),
         )
     require(world, topic, world.accept(topic))
+
+
+def test_records_behind_an_open_transaction_are_not_lost(world: World) -> None:
+    """Kafka shows them when the transaction has ended."""
+    producer = Producer({**world.settings.kafka(), "transactional.id": OPEN})
+    producer.init_transactions(deadline(20))
+    producer.begin_transaction()
+    producer.produce(OPEN, b"inside 0", b"k0", partition=0)
+    assert producer.flush(deadline(10)) == 0
+    send(world.settings, OPEN, range(1), "behind")
+    with pytest.raises(ServiceDown, match=f"a transaction at {CUT_AT + 2} has not ended"):
+        world.accept(OPEN)
+    producer.commit_transaction(deadline(20))
+    accepted = world.accept(OPEN)
+    assert accepted.moved == 4
+    sent = [*(f"old {n}" for n in range(OLD)), "new 0", "new 1", "inside 0", "behind 0"]
+    assert world.complete(OPEN, accepted) == sorted(sent)
 
 
 @pytest.mark.parametrize(("position", "is_cut"), [(CUT_AT, False), (CUT_AT + 1, True), (OLD, True)])

@@ -23,6 +23,7 @@ from dataclasses import replace
 from psycopg import sql
 
 from truelog.archive import reader as archive_reader
+from truelog.batch import base
 from truelog.batch.base import Rebuilt
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge
@@ -59,6 +60,7 @@ def compare(rebuilder: Rebuilder, *, incremental: bool = False) -> ReconcileResu
         rebuilt, problem = _rebuilt(rebuilder, positions, streamed, incremental=incremental)  # 5
         reason = "; ".join(each for each in (wrong_clock, problem) if each)
         if unequal := _unequal(streamed, rebuilt):
+            base.forget(connection, compiled)  # its rows may be as wrong as those of the stream
             return replace(_compare_rows(rebuilder, unequal), reason=wrong_clock)  # 6
         return _equal(rebuilder, replace(result, reason=reason), rebuilt)
     except ArchiveBehind as behind:

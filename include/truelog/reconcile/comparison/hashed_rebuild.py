@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 
+from truelog.archive import reader as archive_reader
 from truelog.batch import base
 from truelog.batch.base import Rebuilt
 from truelog.batch.rebuild import Rebuilder
@@ -58,6 +59,7 @@ def _is_usable(rebuilder: Rebuilder, certified: Certificate, positions: Position
         and positions.covers(before)
         and certified.event_versions == rebuilder.event_versions(before)
         and list(certified.excluded) == sorted(rebuilder.excluded(before))
+        and dict(certified.erased or {}) == archive_reader.erased_below(rebuilder.context.settings, before)
     )
 
 

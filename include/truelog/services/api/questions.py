@@ -121,7 +121,7 @@ class Questions:
         with ExitStack() as claims:
             claims.enter_context(self._room.admit(_asker(request).name))
             prepared = await self.subscriptions.outbox.prepare(wanted)
-            after = asked.last_event_id or request.headers.get("last-event-id") or None
+            after = request.headers.get("last-event-id") or asked.last_event_id or None  # a header is newer
             subscriber = await self.subscriptions.subscribe(view, prepared, after)
             claims.callback(self.subscriptions.unsubscribe, view, subscriber)
             place = partial(self.subscriptions.place, view, subscriber)
