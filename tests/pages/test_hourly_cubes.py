@@ -21,8 +21,8 @@ from truelog.reports.cubes.question import Question
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
-# Midnight is a multiple of any interval that the rows may seem to have.
-UNTIL = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+# Midnight is a multiple of any interval that the rows may seem to have. The next one is after all rows.
+UNTIL = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
 MONTH = Question(UNTIL - timedelta(days=30), UNTIL, by="host")
 HOURLY = """
 CREATE TABLE state.hourly_views_v1 AS SELECT date_trunc('hour', minute) AS hour, host, browser,
