@@ -44,6 +44,7 @@ _ENDS = 0.05  # the share of a captured table's records that are the end of a sn
 _COMPLETED = 0.9  # the share of events that get what their verb requires
 IDS = ("a", "a\x00", "a\u2400")  # few, so that events often refer to another event's id
 _OF_ONE = tuple(f"id {number}" for number in range(60))  # many, so that few events of a log are copies
+EVENT_IDS = frozenset((*IDS, *_OF_ONE))
 _INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
 _TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
 

@@ -24,7 +24,7 @@ from runtime import keeper
 from tests.beds.world import World
 from tests.command import answer, truelog_process
 from tests.deadline import deadline, until
-from tests.laws.events import IDS as HOSTILE_IDS
+from tests.laws.events import EVENT_IDS as HOSTILE_IDS
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.customer_traffic import TOPICS as CUSTOMER_TOPICS
 from tests.nightly.mixed_traffic import CAMPAIGN, MixedTraffic, event_id
