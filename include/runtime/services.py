@@ -71,6 +71,8 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
 def down(settings: Settings) -> None:
     """Stop everything. If nothing is running, do nothing.
 
+    The supervisor may have died, and its services with it. Then applications still wait for the services.
+
     1. Stop Airflow, which would restart the applications.
     2. Stop the applications, while the services that they need are still running.
     3. Stop the services that need other services, then the remaining services, then the supervisor.
@@ -82,6 +84,8 @@ def down(settings: Settings) -> None:
             _stop_together(settings, [each for each in _wanted(settings) if bool(each.after) is needs_others])
         keeper.shut_down(settings)
         log.info("all services have stopped")
+    else:
+        _stop_applications_here(settings)
 
 
 def stop_airflow(settings: Settings) -> None:
@@ -98,12 +102,17 @@ def _stop_together(settings: Settings, services: Sequence[Service]) -> None:
 
 
 def _stop_applications(settings: Settings) -> None:
-    """Stop the applications. If there is no database, no application can be running."""
+    """Stop the applications. Without the database, it is not known which applications run on other machines."""
     try:
         for name in launcher.stop_all(settings):
             log.info("%s has stopped", name)
     except (psycopg.OperationalError, psycopg.errors.UndefinedTable):
-        log.info("no applications to stop")
+        _stop_applications_here(settings)
+
+
+def _stop_applications_here(settings: Settings) -> None:
+    for name in launcher.stop_here(settings):
+        log.info("%s has stopped", name)
 
 
 def status(settings: Settings) -> list[State]:

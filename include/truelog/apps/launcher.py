@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 BY_REQUEST = "by hand"
 _DEATHS = (Diagnosis.DOWN, Diagnosis.HUNG)
 _LEASE_SECONDS = 120  # spark-submit may need this long to reach an application's first line on a busy machine
+_ARCHIVE_SCRIPT, _STREAM_SCRIPT = (str(PROJECT / "spark_apps" / each) for each in ("archive.py", "stream.py"))
 _TAIL = 30  # lines at the end of a log; they show why an application died
 
 _ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Down|Refused|Failed|Lost)\b.*: ")  # the end of a traceback
@@ -125,6 +126,25 @@ def stop_all(settings: Settings) -> list[str]:
     return running
 
 
+def stop_here(settings: Settings) -> list[str]:
+    """Stop the applications of this home on this machine, also if the database is gone, and return their names."""
+    found = [(name, each) for each in psutil.process_iter() if (name := _application_of(settings, each)) is not None]
+    for name, process in found:
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            _end(process, _family(process), settings.stop_seconds, name)
+    return [name for name, _ in found]
+
+
+def _application_of(settings: Settings, process: psutil.Process) -> str | None:
+    """The application whose Python process this is, if it is one of this home."""
+    with suppress(psutil.Error):
+        line = process.cmdline()
+        if line[1:2] == [_ARCHIVE_SCRIPT] or line[1:3] == [_STREAM_SCRIPT, "--application"]:
+            name = ARCHIVE if line[1] == _ARCHIVE_SCRIPT else line[-1]
+            return name if process.environ().get("TRUELOG_HOME") == str(settings.home) else None
+    return None
+
+
 def _hook(settings: Settings, name: str, folder: Path, *arguments: str) -> "SparkSubmitHook":
     """The Spark hook with Truelog's Spark configuration, for the connection that contains the master's address.
 
@@ -185,8 +205,10 @@ def application_processes(status: ApplicationStatus) -> list[psutil.Process]:
     The process group is not enough, because Spark's Python workers form a group of their own.
     """
     process = _process(status)
-    if process is None:
-        return []
+    return [] if process is None else _family(process)
+
+
+def _family(process: psutil.Process) -> list[psutil.Process]:
     session = os.getsid(process.pid)
     if session != os.getpgid(process.pid):  # started from a shell: the shell's other jobs are not the application's
         return [process, *process.children(recursive=True)]
@@ -231,10 +253,8 @@ def _start(settings: Settings, connection: Connection, name: str, epoch: int) ->
 
 
 def _command(settings: Settings, name: str, folder: Path, path: str) -> list[str]:
-    script, arguments = ("archive.py", []) if name == ARCHIVE else ("stream.py", ["--application", name])
-    command: list[str] = _hook(settings, name, folder, *arguments)._build_spark_submit_command(
-        str(PROJECT / "spark_apps" / script)
-    )
+    script, arguments = (_ARCHIVE_SCRIPT, []) if name == ARCHIVE else (_STREAM_SCRIPT, ["--application", name])
+    command: list[str] = _hook(settings, name, folder, *arguments)._build_spark_submit_command(script)
     search_path = os.pathsep.join([str(Path(sys.executable).parent), path])
     command[0] = shutil.which(command[0], path=search_path) or command[0]
     return command
@@ -247,15 +267,10 @@ def _stop(connection: Connection, status: ApplicationStatus, grace: float) -> No
     2. Kill its remaining processes.
     3. If it is running on another machine, end the database session that holds its lock, so that it exits on its own.
     """
-    processes = application_processes(status)
-    if processes and grace:
-        with suppress(psutil.NoSuchProcess):
-            psutil.Process(status.pid).terminate()  # 1
-        with suppress(ServiceDown):
-            until(lambda: _require_ended(processes), grace, status.application)
-    for process in filter(is_alive, processes):
-        with suppress(psutil.NoSuchProcess):
-            process.kill()  # 2
+    process = _process(status)
+    processes = [] if process is None else _family(process)
+    if process is not None:
+        _end(process, processes, grace, status.application)  # 1 and 2
 
     def require_stopped() -> None:
         _require_ended(processes)
@@ -264,6 +279,18 @@ def _stop(connection: Connection, status: ApplicationStatus, grace: float) -> No
             raise ServiceDown("a database session still holds its lock")
 
     until(require_stopped, 10, f"the end of {status.application}")
+
+
+def _end(process: psutil.Process, family: list[psutil.Process], grace: float, name: str) -> None:
+    """Terminate the Python process, unless there is no time for that, and kill what is left of its family."""
+    if grace:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+        with suppress(ServiceDown):
+            until(lambda: _require_ended(family), grace, name)
+    for each in filter(is_alive, family):
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 _END_LOCK_SESSION = f"""

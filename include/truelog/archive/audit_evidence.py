@@ -176,7 +176,7 @@ class _Partition:
             holes=coverage.holes,
             missing=coverage.missing,
             erased=erased_counts(self.table).get(self.number, 0),
-            differing=tuple(self._differing(max(began, begins), position)) if deep and readable else (),
+            differing=tuple(self._differing(max(began, begins), min(position, ends))) if deep and readable else (),
             log_begins=begins,
             log_ends=ends,
         )

@@ -27,7 +27,9 @@ from truelog.archive.catalog_pointer import (
 )
 from truelog.archive.schema import arrow_schema
 from truelog.control import event_registry
+from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
+from truelog.log.topics import PartitionKey
 from truelog.schema.event import EventType, EventTypes
 from truelog.storage import db_snapshot
 from truelog.support.errors import CatalogBehind, ServiceDown, TopicRecreated
@@ -191,9 +193,17 @@ def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
     Raises:
         ServiceDown: the catalog or the object store does not answer, or the catalog is older than the bucket.
     """
+    return archived_reach(settings, topics)[0]
+
+
+def archived_reach(settings: Settings, topics: Iterable[str]) -> tuple[Positions, Epochs]:
+    """The same, and the leader epochs in which the archive reached these positions, as far as they are known.
+
+    Raises: as `archived_positions`.
+    """
     try:
         with open_catalog(settings) as catalog:
-            return _positions(catalog, topics)
+            return _reach(catalog, topics)
     except CatalogBehind as refused:
         raise ServiceDown(f"archive: {refused}") from refused
     except (OSError, SQLAlchemyError) as failed:
@@ -216,15 +226,16 @@ def archive_position(settings: Settings) -> Positions:
     return Positions({**registered.offsets, **archived.offsets}, {**registered.ids, **archived.ids})
 
 
-def _positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
-    offsets, ids = {}, {}
+def _reach(catalog: Catalog, topics: Iterable[str]) -> tuple[Positions, Epochs]:
+    offsets, ids, epochs = {}, {}, dict[PartitionKey, int]()
     for topic in topics:
         try:
             progress = Progress.of(load_table(catalog, identifier(topic)).metadata)
         except NoSuchTableError:
             continue
         offsets[topic], ids[topic] = progress.positions, progress.topic_id
-    return Positions(offsets, ids)
+        epochs |= {(topic, partition): epoch for partition, epoch in progress.epochs.items()}
+    return Positions(offsets, ids), epochs
 
 
 def _create(catalog: Catalog, event_type: EventType, progress: Progress) -> Table:

@@ -2,7 +2,8 @@
 
 1. Begin another reading in the registry. From now on, every process refuses the old reading, loads the new one, and
    leaves the views that still have the old reading at their positions.
-2. Rebuild each view of the topic at its positions, from the archive under the new reading.
+2. Rebuild each view of the topic, and each version that runs beside the declared one, at its positions, from the
+   archive under the new reading.
 3. Replace the view's rows and record its reading, in one transaction that holds the view's merge lock.
 
 A crash leaves some views under the old reading, and running the command again rebuilds these. Partials and typed
@@ -18,7 +19,7 @@ from psycopg import sql
 
 from truelog.archive import reader as archive_reader
 from truelog.batch import answer
-from truelog.batch.batch_context import open_batch
+from truelog.batch.batch_context import load_beside, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
 from truelog.erasure import ledger
@@ -38,7 +39,10 @@ from truelog.tables.stage import StagedRows
 
 @dataclass(frozen=True)
 class Rejudged:
-    """The new reading of the topic, the views rebuilt under it, and the views that could not be rebuilt."""
+    """The new reading of the topic, the views rebuilt under it, and the views that could not be rebuilt.
+
+    A version that runs beside the declared version is named `VIEW version NUMBER`.
+    """
 
     event: str
     reading: int
@@ -65,9 +69,11 @@ def rejudge(settings: Settings, event: str, report: Callable[[str], None], doer:
         about = f"reading {newest.reading}, version {newest.version}"
         audit_trail.record_operation(connection, OperationKind.REJUDGE, event, doer, about)
         result.refused.update(context.views.refused)
-        rebuilders = [Rebuilder(context, connection, each) for each in context.views.compiled]
+        beside = load_beside(context)
+        rebuilders = [Rebuilder(context, connection, each) for each in (*context.views.compiled, *beside)]
         for rebuilder in _under_another_reading(rebuilders, event):
-            view = rebuilder.compiled.name
+            compiled = rebuilder.compiled
+            view = f"{compiled.name} version {compiled.view.version}" if compiled in beside else compiled.name
             report(f"{view}: rebuilding")
             try:
                 rebuild_under_reading(rebuilder)

@@ -77,6 +77,20 @@ def record_beside(connection: Connection, application: str, view: str, version: 
     _record(connection, (view, application, version, STALLED if reason else UP_TO_DATE, storable(reason), False))
 
 
+def report(connection: Connection, application: str, view: str, version: int, reason: str = "") -> None:
+    """Record that a version that the application runs is stalled if there is a reason, or else that it is up to date.
+
+    The application has recorded which versions it runs. If it runs this one no longer, nothing is recorded, so a worker
+    that ends late removes no other version.
+    """
+    state = STALLED if reason else UP_TO_DATE
+    connection.execute(
+        "UPDATE truelog.standing SET state = %s, reason = %s, since = CASE state WHEN %s THEN since ELSE now() END "
+        "WHERE (application, view, version) = (%s, %s, %s)",
+        (state, storable(reason), state, application, view, version),
+    )
+
+
 def record_unbuilt(connection: Connection, application: str, view: str, version: int) -> None:
     """Record that the declared version of a view waits until it is built."""
     _record(connection, (view, application, version, UNBUILT, "", True))

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from confluent_kafka.admin import AdminClient
 
 from truelog.archive.analyst import open_dataset
 from truelog.archive.table import archived_positions, open_catalog
@@ -23,7 +22,7 @@ from truelog.log import kafka_reader, topics
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import ArchiveBehind, ServiceDown
+from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
@@ -152,9 +151,12 @@ def _search(settings: Settings, event_type: EventType, reservations: Sequence[Re
     for each in reservations:
         begin = begin.earliest(each.begin)
     first, ends = topics.begins(broker, [topic]), topics.ends(broker, [topic])
-    until(lambda: _require_readable(broker, ends), _READABLE_SECONDS, f"the open transactions on {topic}")
     places = dict[str, Place]()
-    places |= _logged_places(settings, begin.latest(first), ends)
+    until(
+        lambda: places.update(_logged_places(settings, begin.latest(first), ends)),
+        _READABLE_SECONDS,
+        f"the records of {topic}",
+    )
     if dropped := begin.ranges_to(first):
         if not archived_positions(settings, [topic]).covers(first):
             raise ArchiveBehind(f"the archive of {topic} has not reached the first record in the log yet")
@@ -162,12 +164,6 @@ def _search(settings: Settings, event_type: EventType, reservations: Sequence[Re
             inside = (ds.field("offset") >= part.start) & (ds.field("offset") < part.end)
             places |= _archived_places(settings, event_type, inside & (ds.field("partition") == part.partition))
     return {each.letter: places[str(each.letter)] for each in reservations if str(each.letter) in places}
-
-
-def _require_readable(broker: AdminClient, ends: Positions) -> None:
-    """Raise ServiceDown while another producer's open transaction hides committed records from readers."""
-    if not topics.committed_ends(broker, ends.offsets).covers(ends):
-        raise ServiceDown("a transaction is open; run the replay again when it has ended")
 
 
 def _logged_places(settings: Settings, begin: Positions, ends: Positions) -> dict[str, Place]:

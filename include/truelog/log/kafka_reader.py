@@ -18,7 +18,12 @@ _headers = methodcaller("headers")
 
 
 def messages(settings: Settings, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
-    """Every record in [begin, end) that the broker still has, in order."""
+    """Every record in [begin, end) that the broker still has, in order.
+
+    Raises:
+        ServiceDown: an open transaction hides the end of the range, or Kafka returned no record in time.
+        KafkaException: Kafka refused the range.
+    """
     consumer = open_reader(settings)
     try:
         yield from read_range(consumer, Range(topic, partition, begin, end), lambda: _TIMEOUT_SECONDS)
@@ -44,8 +49,11 @@ def open_reader(settings: Settings, **more: Any) -> Consumer:
 def read_range(consumer: Consumer, wanted: Range, wait: Callable[[], float]) -> Iterator[Message]:
     """Every record of a range that the broker still has, in order. `wait` says how many seconds the next may take.
 
+    Readers of committed records see nothing after the beginning of a transaction that has not ended. A range that
+    contains such a beginning is refused, because the caller would take what is visible for all of it.
+
     Raises:
-        ServiceDown: Kafka returned no record in time.
+        ServiceDown: an open transaction hides the end of the range, or Kafka returned no record in time.
         KafkaException: Kafka refused the range.
     """
     consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
@@ -58,12 +66,22 @@ def read_range(consumer: Consumer, wanted: Range, wait: Callable[[], float]) -> 
             raise ServiceDown(f"Kafka returned no record of {where} within {seconds:.3g} s")
         error = message.error()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            position = message.offset() or 0
+            if position < wanted.end:
+                raise ServiceDown(_hidden(wanted, position))
             return
         if error is not None:
             raise KafkaException(error)
         position = (message.offset() or 0) + 1
         if position <= wanted.end:
             yield message
+
+
+def _hidden(wanted: Range, position: int) -> str:
+    return (
+        f"{wanted.topic} {wanted.partition}: a transaction at {position} has not ended and hides the records below "
+        f"{wanted.end}. It ends when its sender starts again, or else after some minutes. Then try again."
+    )
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from truelog.log import topics
@@ -104,10 +104,11 @@ def find_cuts(settings: Settings, positions: Positions, reached: Epochs) -> Iter
 
 
 def _require_no_newer_epoch(settings: Settings, positions: Positions, reached: Epochs) -> None:
-    """Require that no record just below a position is from a later epoch than the one in which it was reached."""
-    waiting = {key for key in reached if positions.at(*key)}
+    """Require that the log reaches each position, and that no record just below it is from a later epoch."""
     with _reader(settings) as consumer:
-        consumer.assign([TopicPartition(t, p, max(0, positions.at(t, p) - _RECORDS_BELOW)) for t, p in waiting])
+        begins = {key: _first_below(consumer, key, positions.at(*key)) for key in reached}
+        waiting = {key for key, begin in begins.items() if begin < positions.at(*key)}
+        consumer.assign([TopicPartition(*key, begins[key]) for key in waiting])
         while waiting:
             key, message = _poll(consumer)
             position, error = positions.at(*key), message.error()
@@ -117,8 +118,26 @@ def _require_no_newer_epoch(settings: Settings, positions: Positions, reached: E
                     f"{key[0]} {key[1]}: the record at {offset}, before the position {position}, has the leader epoch "
                     f"{epoch}, but the position was reached in the epoch {reached[key]}. Kafka is asked again."
                 )
-            if error is not None or offset >= position - 1:
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise ServiceDown(f"Kafka did not show its records before a position: {error.str()}")
+            if offset + (error is None) >= position:
                 waiting.discard(key)
+
+
+def _first_below(consumer: Consumer, key: PartitionKey, position: int) -> int:
+    """The offset some records below a position; the position if retention has dropped all records below it.
+
+    Raises:
+        ServiceDown: the log ends before the position, so a record there proves nothing yet.
+    """
+    try:
+        first, end = consumer.get_watermark_offsets(TopicPartition(*key), _TIMEOUT_SECONDS)
+    except KafkaException as error:
+        raise ServiceDown(f"Kafka did not say where {key[0]} {key[1]} ends: {error}") from error
+    if end < position:
+        where = f"{key[0]} {key[1]}"
+        raise ServiceDown(f"{where}: the log ends at {end}, before the position {position}. Kafka is asked again.")
+    return min(position, max(first, position - _RECORDS_BELOW))
 
 
 def _first_answers(settings: Settings, positions: Positions, reached: Epochs) -> Iterator[tuple[PartitionKey, Message]]:

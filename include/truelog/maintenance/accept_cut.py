@@ -107,10 +107,7 @@ def _accept(settings: Settings, broker: AdminClient, connection: Connection, cut
     while (end := topics.ends(broker, [cut.topic]).at(cut.topic, cut.partition)) < first:
         _append(producer, cut, [(b"filler", None, [(_FILLER, b"")])] * (first - end))  # 2
     faults.reach("accept_cut.filled")
-    moved = 0
-    if plan.moves:
-        _require_readable(broker, cut, end)
-        moved = _move(settings, producer, cut, first, end)  # 3
+    moved = _move(settings, producer, cut, first, end) if plan.moves else 0  # 3
     faults.reach("accept_cut.moved")
     if plan.moves and archive is not None and archive.positions.get(cut.partition, 0) <= first:
         _advance_archive(settings, broker, archive, cut, first)  # 4
@@ -157,7 +154,11 @@ def _plan(
 
 
 def _move(settings: Settings, producer: Producer, cut: OpenCut, first: int, end: int) -> int:
-    """Append the records in [cut, first) again, unless an earlier call has appended them. Return their number."""
+    """Append the records in [cut, first) again, unless an earlier call has appended them. Return their number.
+
+    Raises:
+        ServiceDown: an open transaction hides records below `end`.
+    """
     done = {mark for each in _read(settings, cut, first, end) if (mark := _mark_of(each)) is not None}
     earlier = len(done)
 
@@ -171,16 +172,6 @@ def _move(settings: Settings, producer: Producer, cut: OpenCut, first: int, end:
                 yield message.key(), message.value(), [*((n, v) for n, v in headers if n != _MOVED), (_MOVED, mark)]
 
     return earlier + _append(producer, cut, missing())
-
-
-def _require_readable(broker: AdminClient, cut: OpenCut, end: int) -> None:
-    """Raise ServiceDown while an open transaction hides records below `end` from readers."""
-    committed = topics.committed_ends(broker, [cut.topic]).at(cut.topic, cut.partition)
-    if committed < end:
-        raise ServiceDown(
-            f"{cut.topic} {cut.partition}: a transaction at {committed} has not ended. "
-            "Run `truelog archive accept-cut` again in some minutes."
-        )
 
 
 def _read(settings: Settings, cut: OpenCut, begin: int, end: int) -> Iterator[Message]:

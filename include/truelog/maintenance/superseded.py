@@ -21,7 +21,7 @@ from truelog.archive.table import open_catalog
 from truelog.batch import base, partials
 from truelog.control.view_tables import tables_of
 from truelog.reconcile import row_diff
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, read_value
 from truelog.support.settings import Settings
 from truelog.tables import stage
 from truelog.tables.output import outbox
@@ -38,6 +38,10 @@ _SUPERSEDED = """
     ) AND NOT EXISTS (
         SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version) AND p.advanced_at > t.then
     ) ORDER BY 1, 2
+"""
+_RUNS = """
+    SELECT a.alive FROM truelog.standing s JOIN truelog.application_status a USING (application)
+    WHERE (s.view, s.version) = (%s, %s)
 """
 _STAGED = (("stage", ""), ("stage", stage.CHANGES))
 _TABLES = (("state", ""), *_STAGED, ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
@@ -82,13 +86,20 @@ def _superseded(connection: Connection, keep_seconds: float) -> list[Version]:
 
 
 def drop_version(settings: Settings, connection: Connection, version: Version) -> bool:
-    """Drop a version that no application runs. If a reader still uses its tables, leave it, and return False."""
+    """Drop a version that no application runs. If it is in use, leave it, and return False.
+
+    An application may have begun to run it since the caller has looked. If readers have moved to it, PostgreSQL refuses
+    to drop the table of what they see.
+    """
     row_diff.lock_comparisons(connection, version.table)
     tables = tables_of(connection, version.view, version.version)
     _drop_in_bucket(settings, tables)
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '5s'")
+            if read_value(connection, _RUNS, (version.view, version.version)):
+                log.warning("%s is not dropped, because an application runs it again", version.table)
+                return False
             readable.drop(connection, tables)
             for table, (schema, suffix) in product(tables, _TABLES):
                 name = sql.Identifier(schema, f"{table}{suffix}")

@@ -12,6 +12,9 @@ from truelog.log import topics
 from truelog.log.access import RELAY_PLACES
 from truelog.log.kafka_reader import messages
 from truelog.support.settings import Settings
+from truelog.support.wait import until
+
+_READABLE_SECONDS = 1.0  # longer than most transactions of a relay; meanwhile, the other relays of the service wait
 
 PLACES_CONFIG = {
     "cleanup.policy": "compact",
@@ -33,18 +36,27 @@ class Place:
 
 
 def read_places(settings: Settings) -> dict[str, Place]:
-    """The committed place of each feed.
+    """The place of each feed that was committed before this call.
+
+    All feeds share the topic, so a relay that died in its transaction hides later places of other feeds. An earlier
+    place would repeat rows, so no place is returned until that transaction has ended.
 
     Raises:
         TopicRefused: no relay has created the topic yet.
+        ServiceDown: a transaction has not ended. Its relay ends it when it starts again, or else Kafka after a time.
         ServiceDown, KafkaException: Kafka did not answer.
     """
     broker, found = topics.client(settings), dict[str, Place]()
-    begins, ends = topics.begins(broker, [RELAY_PLACES]), topics.committed_ends(broker, [RELAY_PLACES])
-    for each in messages(settings, RELAY_PLACES, 0, begins.at(RELAY_PLACES, 0), ends.at(RELAY_PLACES, 0)):
-        key, value = each.key(), each.value()
-        if key is not None and value is not None:
-            found[_text(key)] = Place(**json.loads(value))
+    begin = topics.begins(broker, [RELAY_PLACES]).at(RELAY_PLACES, 0)
+    end = topics.ends(broker, [RELAY_PLACES]).at(RELAY_PLACES, 0)
+
+    def read() -> None:
+        for each in messages(settings, RELAY_PLACES, 0, begin, end):
+            key, value = each.key(), each.value()
+            if key is not None and value is not None:
+                found[_text(key)] = Place(**json.loads(value))
+
+    until(read, _READABLE_SECONDS, "the places of the relays")
     return found
 
 

@@ -132,7 +132,7 @@ class ViewFeed:
 
     def _live_keys(self) -> set[str]:
         broker, found = topics.client(self._settings), set[str]()
-        begins, ends = topics.begins(broker, [self.name]), topics.committed_ends(broker, [self.name])
+        begins, ends = topics.begins(broker, [self.name]), topics.ends(broker, [self.name])
         for each in messages(self._settings, self.name, 0, begins.at(self.name, 0), ends.at(self.name, 0)):
             key = each.key()
             text = key.decode() if isinstance(key, bytes) else str(key)

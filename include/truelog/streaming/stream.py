@@ -121,7 +121,6 @@ class Stream:
             else:
                 repeated = self.batch_files.plans_of(compiled)
                 self.workers.append(ViewWorker(self.portions, self.applier, compiled, repeated))
-            self.workers[-1].declared = name not in self.deployment.beside
         for removed in former.values():
             removed.retire()
         self.portions.declare(self.types, needed_columns(each.compiled for each in self.workers))

@@ -56,7 +56,6 @@ class ViewDeployment:
     holder: Holder
     library: str  # digest of the library that this process runs
     deployed: dict[str, CompiledView] = field(default_factory=dict)
-    beside: frozenset[str] = frozenset()  # the deployed versions that no file declares
     _refused: dict[_Version, str] = field(default_factory=dict)
     _begun: bool = False
     _running: set[tuple[str, int]] = field(default_factory=set)  # the versions beside the declared ones, as planned
@@ -97,7 +96,6 @@ class ViewDeployment:
         declared: list[_Version] = [(each.name, each.view.version) for each in found.compiled]
         self._record([*declared, *((view, None) for view in found.refused)], ready, refused)
         self.deployed, self._refused = ready, refused
-        self.beside = frozenset(each.own.name for each in kept)
         return health
 
     def versions_changed(self, connection: Connection) -> str:

@@ -46,7 +46,6 @@ class ViewWorker:
     portions: Portions
     applier: BatchApplier
     compiled: CompiledView
-    declared: bool = field(default=True, kw_only=True)  # by the view's file; or else it runs beside that version
     repeated: RepeatedPlans | None = None
     connection: Connection | None = None
     positions: Positions | None = None
@@ -178,9 +177,8 @@ class ViewWorker:
             return
         try:
             with connect(self.applier.settings) as connection:
-                version = self.compiled.view.version
-                record = view_status.record_state if self.declared else view_status.record_beside
-                record(connection, holder.application, self.compiled.name, version, reason)
+                view = self.compiled.name, self.compiled.view.version
+                view_status.report(connection, holder.application, *view, reason)
             self.reported = reason
         except psycopg.Error as error:
             log.warning(

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from truelog.archive.table import archived_positions
+from truelog.archive.table import archived_reach
 from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.erasure import ledger
@@ -133,7 +133,7 @@ def fill(rebuilder: Rebuilder) -> Positions:
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     table.require_same_code(connection, compiled)
-    at = archived_positions(rebuilder.context.settings, compiled.view.topics)
+    at, epochs = archived_reach(rebuilder.context.settings, compiled.view.topics)
     if not at.offsets:
         raise ArchiveBehind(f"the archive contains no record of the topics of {compiled.name} yet")
     began, erasures = time.monotonic(), ledger.rewritten(connection)
@@ -143,8 +143,8 @@ def fill(rebuilder: Rebuilder) -> Positions:
     now = rebuilder.now(at)
     if merge.stored_clock(connection, compiled, at) != now:
         clock.replace_ticks(connection, at.ids[clock.TOPIC], rebuilder.source.ticks(at), at, compiled.view.reads)
-    seconds = time.monotonic() - began
-    built = Merge(Positions(), at, staged, prepare_seconds=seconds, readings=rebuilder.readings, erasures=erasures)
+    seconds, readings = time.monotonic() - began, rebuilder.readings
+    built = Merge(Positions(), at, staged, prepare_seconds=seconds, readings=readings, epochs=epochs, erasures=erasures)
     with connection.transaction():
         allow_pauses(connection)
         merge.lock(connection, compiled)

@@ -34,7 +34,7 @@ def drop(settings: Settings, view: str, version: int, *, doer: str) -> None:
         if not wait.poll(lambda: not _state(settings, connection, view, version).runs, _STOP_SECONDS, _POLL_SECONDS):
             raise NotReady(f"An application still runs version {version} of {view}. Drop it again in a minute.")
         if not drop_version(settings, connection, Version(view, version)):
-            raise NotReady(f"A query uses version {version} of {view}, or another view reads it. Drop it again later.")
+            raise NotReady(f"Version {version} of {view} is in use: a query or another view reads it. Drop it later.")
         audit_trail.record_operation(connection, OperationKind.DROP, view, doer, f"version {version}")
 
 

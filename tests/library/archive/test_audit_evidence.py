@@ -160,6 +160,14 @@ def test_a_file_that_the_table_lost_is_a_fault_although_the_log_has_dropped_its_
     assert f"[{end - 2}, {end}) is not archived" in hole
 
 
+def test_a_deep_audit_compares_only_what_the_log_has(archive: Archive) -> None:
+    """A log that was cut ends before the archive's position. The log cannot be read from there on."""
+    begin, end = archive.ends[0], archive.ends[0] + 3
+    archive.add(end, rows_at(range(begin, end), archive.type))
+    [fault] = [each for each in run_audit(archive.settings, deep=True).faults if each.startswith(TOPIC)]
+    assert f"archived up to {end}, but the log ends at {begin}" in fault
+
+
 def test_the_audit_of_many_records_needs_little_memory(archive: Archive) -> None:
     """Every second offset is a hole, so the audit must read all offsets. Two files overlap and share one record."""
     begin, step = archive.ends[0], MANY // 6

@@ -241,12 +241,17 @@ def test_records_behind_an_open_transaction_are_not_lost(world: World) -> None:
     assert world.complete(OPEN, accepted) == sorted(sent)
 
 
-@pytest.mark.parametrize(("position", "is_cut"), [(CUT_AT, False), (CUT_AT + 1, True), (OLD, True)])
+PROOF = f"at {CUT_AT}, before the position"
+
+
+@pytest.mark.parametrize(
+    ("position", "proof"), [(CUT_AT, ""), (CUT_AT + 1, PROOF), (OLD, PROOF), (40, "the log ends at .* the position 40")]
+)
 def test_the_records_prove_a_cut_about_which_the_client_is_silent(
-    world: World, monkeypatch: pytest.MonkeyPatch, position: int, is_cut: bool
+    world: World, monkeypatch: pytest.MonkeyPatch, position: int, proof: str
 ) -> None:
     monkeypatch.setattr(leader_epochs, "_end_of_cut", lambda _: None)
     topic = "cut_archive"
     reached = Positions({topic: {0: position}}, {topic: world.ids[topic]})
-    with pytest.raises(ServiceDown, match=f"at {CUT_AT}, before the position") if is_cut else nullcontext():
+    with pytest.raises(ServiceDown, match=proof) if proof else nullcontext():
         leader_epochs.require_intact(world.settings, reached, {(topic, 0): world.old[topic, 0]}, world.new)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
+from tests.library.open_transaction import open_transaction
 from tests.library.relay import relay_process
 from tests.library.relay.read_topic import values
 from tests.library.relay.relay_process import FENCED, RESYNC, TableFeed
@@ -18,7 +19,7 @@ from truelog.relay.feed import Row
 from truelog.relay.place import read_places
 from truelog.relay.relay import Relay
 from truelog.storage.database import Connection
-from truelog.support.errors import Resync
+from truelog.support.errors import Resync, ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
 ROWS = 35
@@ -70,6 +71,18 @@ def test_a_second_relay_ends_the_first(platform: Settings, feed: TableFeed, poin
     assert first.wait_death(60) in {FENCED, 0}  # 0 if it found, before its first transaction, that all was published
     finish(platform, feed)
     assert values(platform, feed.topic) == [*range(1, ROWS + 6)]
+
+
+def test_an_open_transaction_of_another_feed_hides_no_place(platform: Settings, feed: TableFeed) -> None:
+    """The relay of another feed may have died in its transaction. The own place then lies behind it."""
+    with Relay(platform, KafkaUser.RELAY, feed) as first:
+        assert first.publish() == 10
+        with open_transaction(platform, RELAY_PLACES):
+            assert first.publish() == 10
+            with pytest.raises(ServiceDown, match="has not ended"):
+                Relay(platform, KafkaUser.RELAY, feed)
+    finish(platform, feed)
+    assert values(platform, feed.topic) == [*range(1, ROWS + 1)]
 
 
 def test_a_restored_database_is_noticed_even_if_its_numbers_have_caught_up(platform: Settings, feed: TableFeed) -> None:

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from tests.builders.outputs import another_history, older, the_relay_looked
 from tests.command import answer
+from tests.library.open_transaction import open_transaction
 from tests.library.relay.published import EXACT, Published, declared, deployed
 from tests.library.relay.read_topic import records
 from tests.scenes.applications import start
@@ -205,6 +206,18 @@ def test_whole_transactions_are_published_together(
     assert len(feed.next_rows(1)) == 4
     monkeypatch.setattr(view_feed, "_MOST", 5)
     assert [len(feed.next_rows(n)) for n in (5, 10)] == [5, 2]
+
+
+def test_a_new_beginning_waits_until_all_keys_of_the_topic_can_be_read(
+    platform: Settings, view: Published, connection: Connection
+) -> None:
+    """A key that it overlooks would stay in the topic for ever."""
+    view.change({"p1": "1"})
+    publish(platform)
+    feed = ViewFeed(platform, connection, view.compiled.name, 1)
+    with open_transaction(platform, view.topic), pytest.raises(ServiceDown, match="has not ended"):
+        feed.next_rows(1)
+    assert len(feed.next_rows(1)) == 1
 
 
 @pytest.mark.parametrize("number", [2**15 - 1, 2**31 - 1, 2**40])

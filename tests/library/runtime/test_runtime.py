@@ -1,14 +1,20 @@
 """The end of a platform."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import runtime
-from truelog.support.settings import Settings
+from tests.deadline import deadline
+from truelog.support.settings import PROJECT, Settings
 
 
 @pytest.fixture
@@ -37,3 +43,22 @@ def test_down_stops_running_services_and_may_be_repeated(another: Settings) -> N
 
 def states(settings: Settings) -> set[str]:
     return {each.state for each in runtime.status(settings)}
+
+
+def test_down_stops_applications_although_the_supervisor_and_the_database_are_gone(another: Settings) -> None:
+    """They would wait five minutes for the database. Applications of another home go on."""
+    with ExitStack() as stack:
+        archive = stack.enter_context(application(another.home, "archive.py"))
+        stream = stack.enter_context(application(another.home, "stream.py", "--application", "people"))
+        other = stack.enter_context(application(another.home / "other", "archive.py"))
+        for each in (archive, stream, other):
+            stack.callback(each.kill)
+        runtime.down(another)
+        assert [each.wait(deadline(10)) for each in (archive, stream)] == [-signal.SIGTERM] * 2
+        assert other.poll() is None
+
+
+def application(home: Path, script: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    """An application in a session of its own, which stops while it still imports."""
+    command = [sys.executable, str(PROJECT / "spark_apps" / script), *arguments]
+    return subprocess.Popen(command, env=os.environ | {"TRUELOG_HOME": str(home)}, start_new_session=True)

@@ -59,6 +59,7 @@ class FailingApplier(BatchApplier):
 def worker(postgresql: Settings, connection: Connection) -> Iterator[ViewWorker]:
     settings = postgresql.model_copy(update={"hang_seconds": 600.0, "batch_grace_seconds": 0.5})
     connection.execute(sql.SQL("CREATE TABLE {} (n integer)").format(TABLE))
+    view_status.record_state(connection, NAME, NAME, 1)
     applier = LockingApplier(settings, Holder(NAME, 1))
     yield ViewWorker(cast(Any, None), applier, COMPILED, positions=BATCH.begin)
     connection.execute(sql.SQL("DROP TABLE {}").format(TABLE))
@@ -74,12 +75,11 @@ def test_a_hanging_merge_is_reported_with_what_it_waits_for(
         assert task is not None
         until(lambda: _require_blocked(connection, locking.info.backend_pid), 20, "the merge to wait for the lock")
         worker.report_hang(connection)
-        assert _reported(connection) is None, "a step may take some time"
+        assert _reported(connection).state != view_status.STALLED, "a step may take some time"
         impatient = worker.applier.settings.model_copy(update={"hang_seconds": 0.0, "batch_grace_seconds": 0.0})
         worker.applier = replace(worker.applier, settings=impatient)
         worker.report_hang(connection)
         found = _reported(connection)
-        assert found is not None
         assert (found.state, found.reason.partition(" UTC ")[2]) == (
             "STALLED",
             f"has not ended. It is waiting for a lock held by PostgreSQL process {locking.info.backend_pid} (no name).",
@@ -87,9 +87,7 @@ def test_a_hanging_merge_is_reported_with_what_it_waits_for(
         assert not worker.soon_free(BATCH.end), "a batch would wait for the view"
         locking.rollback()
         task.result(deadline(10))
-    found = _reported(connection)
-    assert found is not None
-    assert found.state == view_status.STOPPED, "no application is running, and the view is not stalled"
+    assert _reported(connection).state == view_status.STOPPED, "no application is running, and the view is not stalled"
 
 
 def test_a_view_takes_no_other_batch_before_its_state_is_stored(
@@ -97,7 +95,7 @@ def test_a_view_takes_no_other_batch_before_its_state_is_stored(
 ) -> None:
     """Otherwise the late state of one batch could replace that of the next."""
     stored: list[tuple[str, bool]] = []
-    monkeypatch.setattr(view_status, "record_state", lambda *row: stored.append((row[-1], worker.busy)))
+    monkeypatch.setattr(view_status, "report", lambda *row: stored.append((row[-1], worker.busy)))
     healthy, worker.applier = worker.applier, FailingApplier(worker.applier.settings, worker.applier.holder)
     worker.busy, worker.target = True, BATCH.end
     worker.catch_up(BATCH)
@@ -111,7 +109,7 @@ def test_a_view_whose_state_cannot_be_stored_tries_again(worker: ViewWorker, mon
     def refuse(*_: object) -> None:
         raise psycopg.errors.ReadOnlySqlTransaction("the server is a standby now")
 
-    monkeypatch.setattr(view_status, "record_state", refuse)
+    monkeypatch.setattr(view_status, "report", refuse)
     worker.applier = FailingApplier(worker.applier.settings, worker.applier.holder)
     worker.busy, worker.target = True, BATCH.end
     worker.catch_up(BATCH)
@@ -119,8 +117,19 @@ def test_a_view_whose_state_cannot_be_stored_tries_again(worker: ViewWorker, mon
     assert worker.positions is None, "they are read from the database again"
 
 
-def _reported(connection: Connection) -> view_status.ViewStatus | None:
-    return next((each for each in view_status.view_statuses(connection) if each.view == NAME), None)
+def test_a_worker_that_ends_late_leaves_the_row_of_the_new_version(worker: ViewWorker, connection: Connection) -> None:
+    """A deployment has recorded version 2 while the worker of version 1 was in its last step."""
+    view_status.record_state(connection, NAME, NAME, 2)
+    worker.applier = FailingApplier(worker.applier.settings, worker.applier.holder)
+    worker.busy, worker.target = True, BATCH.end
+    worker.catch_up(BATCH)
+    found = connection.execute("SELECT version, state FROM truelog.standing WHERE view = %s", (NAME,)).fetchall()
+    assert found == [(2, view_status.UP_TO_DATE)]
+
+
+def _reported(connection: Connection) -> view_status.ViewStatus:
+    [found] = [each for each in view_status.view_statuses(connection) if each.view == NAME]
+    return found
 
 
 def _require_blocked(connection: Connection, process: int) -> None:

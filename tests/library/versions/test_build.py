@@ -1,15 +1,19 @@
-"""Which versions the DAG `cut_over` has work for, and who moves the readers when a version is proved."""
+"""Which versions the DAG `cut_over` has work for, who moves the readers when one is proved, and what a build stores."""
 
 from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
 
+from tests.beds.archived import PER_URL, Archived
 from tests.library.versions.two_versions import TwoVersions
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import open_catalog
 from truelog.batch.batch_context import BatchContext
+from truelog.kernel import merge
 from truelog.support.errors import NotReady
 from truelog.support.setting_groups.versions import CutOver
-from truelog.versions.build import Built, build_version, views_due
+from truelog.versions.build import Built, build_version, fill, views_due
 from truelog.versions.cut_over import back, cut_over
 
 
@@ -67,3 +71,15 @@ def test_an_old_comparison_proves_nothing(versions: TwoVersions, verdict: str) -
     assert not is_due(versions, CutOver.MANUAL)
     versions.prove(2, verdict, ago=timedelta(hours=2))
     assert is_due(versions, CutOver.MANUAL)
+
+
+@pytest.mark.ground(view=PER_URL)
+def test_a_built_version_has_the_epochs_of_the_archive(ground: Archived) -> None:
+    """Without them, its first merge could not notice that the log was cut since."""
+    ground.click(0, [("a", "5", 1)])
+    ground.tick(20)
+    ends = ground.ends["click"]
+    with open_catalog(ground.lab.settings) as catalog:
+        commit(catalog, Append("click", ground.ids["click"], ends, ends, {}, (), epochs={0: 7}))
+    fill(ground.rebuilder)
+    assert merge.leader_epochs(ground.lab.connection, ground.compiled) == {("click", 0): 7}

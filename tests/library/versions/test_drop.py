@@ -6,10 +6,13 @@ from tests.builders.views import is_gone
 from tests.command import answer, truelog
 from tests.library.versions.two_versions import TwoVersions
 from truelog.control import view_status, view_versions
+from truelog.control.lease import take_lease
+from truelog.maintenance import superseded
+from truelog.maintenance.superseded import Version
 from truelog.support.errors import NotReady
 from truelog.support.settings import Settings
 from truelog.tables.shown import readable
-from truelog.versions.cut_over import cut_over
+from truelog.versions.cut_over import back, cut_over
 from truelog.versions.drop import drop
 from truelog.versions.version_state import version_states
 
@@ -57,3 +60,18 @@ def test_a_version_is_dropped_after_its_stream_has_ended(moved: TwoVersions, mon
     assert [each["version"] for each in answer("versions", "list", moved.name)["versions"]] == [2]
     assert moved.seen() == [("a", 2)]
     assert relations(moved) == [moved.name, f"{moved.name}_busy", f"{moved.name}_v2", f"{moved.name}_v2_busy"]
+
+
+def test_a_version_stays_that_an_application_or_readers_use_again(
+    moved: TwoVersions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upkeep drops many versions, each some time after it has looked which of them are in use."""
+    held = take_lease(moved.settings, moved.application)
+    try:
+        assert not superseded.drop_version(moved.settings, moved.connection, Version(moved.name, 1))
+    finally:
+        held.release()
+    monkeypatch.setattr(superseded, "_drop_in_bucket", lambda *_: back(moved.settings, moved.name, doer="test"))
+    assert not superseded.drop_version(moved.settings, moved.connection, Version(moved.name, 1))
+    assert moved.seen() == [("a", 1)]
+    assert len(version_states(moved.settings, moved.connection, [moved.name])) == 2

@@ -14,6 +14,14 @@ STAGER, CATALOG_ROLE, API_ROLE = "stager", "catalog", "api"  # database roles
 # Otherwise, a process that is suspended in a catalog transaction would lock the catalog's tables indefinitely.
 _IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 _UTC = "-c timezone=UTC"
+# A machine that has lost its power closes no session. Without limits, a client would wait for its answer for two hours,
+# or for a quarter of an hour if the server has not confirmed what the client sent.
+_TCP_LIMITS = {
+    "tcp_user_timeout": "60000",  # milliseconds
+    "keepalives_idle": "10",  # seconds
+    "keepalives_interval": "5",  # seconds
+    "keepalives_count": "3",
+}
 _VERIFYING = ("verify-ca", "verify-full")
 
 
@@ -46,6 +54,10 @@ class DatabaseSettings(CaptureSettings):
         file, setting = self.source_ca_file or self.database_ca_file, "TRUELOG_SOURCE_CA_FILE"
         return trusted(file, setting) if self._source_sslmode in _VERIFYING else None
 
+    def tcp_limits(self) -> dict[str, str]:
+        """The parameters of libpq by which a session ends if its server is gone."""
+        return _TCP_LIMITS
+
     def database(self) -> dict[str, Any]:
         """Arguments for `psycopg.connect`. Every session uses UTC."""
         return {
@@ -55,6 +67,7 @@ class DatabaseSettings(CaptureSettings):
             "user": self.database_user,
             "password": self.database_password.get_secret_value(),
             "options": _UTC,
+            **self.tcp_limits(),
             **self._database_tls(),
         }
 
@@ -65,6 +78,7 @@ class DatabaseSettings(CaptureSettings):
             "port": self.source_port or self.database_port,
             "dbname": self.source_database,
             "user": self.source_user,
+            **self.tcp_limits(),
             "password": self.source_password.get_secret_value(),
             "options": _UTC,
             **_tls(self._source_sslmode, self.source_trust),
@@ -119,7 +133,7 @@ class DatabaseSettings(CaptureSettings):
 
     def _uri(self, scheme: str, user: str, password: str, query: dict[str, str]) -> str:
         login = f"{quote(user, safe='')}:{quote(password, safe='')}"
-        return f"{scheme}://{login}@{self._server}{_query(query | self._database_tls())}"
+        return f"{scheme}://{login}@{self._server}{_query(query | self.tcp_limits() | self._database_tls())}"
 
     def _limited_role(self, role: str, password: SecretStr) -> tuple[str, str]:
         """The role and its password; a database whose owner has not created the role has only the main role."""

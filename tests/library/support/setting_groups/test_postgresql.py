@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
@@ -11,6 +12,8 @@ from pydantic import SecretStr
 from runtime.airflow_configuration import text
 from tests.library.support.setting_groups.conftest import Chosen
 from truelog.support.settings import Settings
+
+LIMITS = "tcp_user_timeout=60000&keepalives_idle=10&keepalives_interval=5&keepalives_count=3"
 
 
 def all_clients(settings: Settings) -> list[dict[str, Any]]:
@@ -26,10 +29,10 @@ def all_clients(settings: Settings) -> list[dict[str, Any]]:
 def test_by_default_each_client_takes_what_the_server_offers(chosen: Chosen) -> None:
     settings = chosen(api_password=SecretStr("of-api"))
     assert all_clients(settings) == [{}] * 8
-    assert settings.database_uri() == "postgresql://truelog:of%2Fdb@db.example:5432/truelog"
+    assert settings.database_uri() == f"postgresql://truelog:of%2Fdb@db.example:5432/truelog?{LIMITS}"
     assert settings.catalog_uri() == (
         "postgresql+psycopg://truelog:of%2Fdb@db.example:5432/truelog"
-        "?options=-csearch_path%3Diceberg%20-cidle_in_transaction_session_timeout%3D15s"
+        f"?options=-csearch_path%3Diceberg%20-cidle_in_transaction_session_timeout%3D15s&{LIMITS}"
     )
     assert settings.catalog_jdbc()["uri"] == (
         "jdbc:postgresql://db.example:5432/truelog"
@@ -62,5 +65,16 @@ def test_the_captured_database_may_differ(chosen: Chosen, ca: Path) -> None:
 
 def test_airflow_reaches_its_own_database_alike(chosen: Chosen, ca: Path, tmp_path: Path) -> None:
     settings = chosen(database_sslmode="verify-full", database_ca_file=ca, airflow_password=SecretStr("of-airflow"))
-    wanted = f"@db.example:5432/airflow?sslmode=verify-full&sslrootcert={ca}"
+    wanted = f"@db.example:5432/airflow?{LIMITS}&sslmode=verify-full&sslrootcert={ca}"
     assert text(settings).count(wanted) == 2
+
+
+def test_each_session_ends_if_its_server_is_gone(postgresql: Settings) -> None:
+    """libpq takes the limits, and the other clients of libpq get the same ones."""
+    limits = {name: value for name, [value] in parse_qs(LIMITS).items()}
+    for arguments in (postgresql.database(), postgresql.api_database()):
+        with psycopg.connect(**arguments) as connection:
+            assert limits.items() <= connection.info.get_parameters().items()
+    assert limits.items() <= postgresql.source().items()
+    for uri in (postgresql.database_uri(), postgresql.staging_uri(), postgresql.catalog_uri().replace("+psycopg", "")):
+        assert limits.items() <= conninfo_to_dict(uri).items()
