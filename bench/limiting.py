@@ -7,6 +7,7 @@ The questions are about addresses whose windows are full of requests. They begin
 """
 
 import json
+import os
 import threading
 import time
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ from http.client import HTTPConnection
 
 import runtime
 from bench import streaming
+from bench.cpu import Meter, Used, measured
 from bench.freshness import percentiles
+from bench.ground import services
 from bench.reading import Readers
 from bench.row import OURS, Row
 from tests.beat import first
@@ -28,7 +31,7 @@ from truelog.support.settings import Settings
 RATE = 1_000  # requests per second
 FLOODS = 5
 QUESTIONS = 2_000
-ASKED = 200  # per second
+ASKED = (200, 500)  # per second
 
 _CONNECTIONS = 16
 _WARM_REQUESTS = 30 * RATE  # from other addresses, each within its limit
@@ -36,6 +39,7 @@ _MOST_REQUESTS = 60 * RATE
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 120.0
 _LIMIT = DEFAULT.max_requests
+_ANSWER = b'"advisory":true'
 
 
 @dataclass
@@ -81,7 +85,7 @@ class Flood:
 
 def run(settings: Settings) -> list[Row]:
     """Flood a collector, and ask about addresses over HTTP and in SQL. A stream must be running."""
-    return [_floods(settings), _over_http(settings), _in_sql(settings)]
+    return [_floods(settings), *(_over_http(settings, rate) for rate in ASKED), _in_sql(settings)]
 
 
 def _floods(settings: Settings) -> Row:
@@ -107,27 +111,31 @@ def _floods(settings: Settings) -> Row:
     )
 
 
-def _over_http(settings: Settings) -> Row:
+def _over_http(settings: Settings, rate: int) -> Row:
     """Ask the API, each time from when the question is due."""
     runtime.up(settings, ["api"], tethered=True)
     paths = [f"/rate-limits/{each}" for each in _busy(settings)]
-    readers = Readers(settings, paths, QUESTIONS, b'"advisory":true', rate=ASKED)
-    began = time.monotonic()
-    readers.read()
-    return _asked("rate limit over HTTP", sorted(readers.seconds), time.monotonic() - began)
+    Readers(settings, paths, rate, _ANSWER, rate=rate).read()  # a second for connections and plans
+    readers = Readers(settings, paths, QUESTIONS, _ANSWER, rate=rate)
+    [api] = [each.pid for each in runtime.status(settings) if each.name == "api" and each.pid]
+    meter = Meter({"api": api, "postgresql": services(settings)["postgresql"], "bench": os.getpid()})
+    used = measured(meter, readers.read)
+    return _asked(f"rate limit over HTTP, {rate} a second", sorted(readers.seconds), used)
 
 
 def _in_sql(settings: Settings) -> Row:
     """Ask PostgreSQL, one question after the other."""
     addresses, seconds = _busy(settings), list[float]()
-    with connect(settings, autocommit=True) as connection:
-        for number in range(QUESTIONS):
-            began = time.monotonic()
-            connection.execute(
-                "SELECT * FROM truelog.limit_check(%s)", (addresses[number % len(addresses)],)
-            ).fetchall()
-            seconds.append(time.monotonic() - began)
-    return _asked("rate limit in SQL", sorted(seconds), sum(seconds))
+
+    def ask() -> None:
+        with connect(settings, autocommit=True) as connection:
+            for number in range(QUESTIONS):
+                began, address = time.monotonic(), addresses[number % len(addresses)]
+                connection.execute("SELECT * FROM truelog.limit_check(%s)", (address,)).fetchall()
+                seconds.append(time.monotonic() - began)
+
+    used = measured(Meter({"postgresql": services(settings)["postgresql"], "bench": os.getpid()}), ask)
+    return _asked("rate limit in SQL", sorted(seconds), used)
 
 
 def _busy(settings: Settings) -> list[str]:
@@ -139,14 +147,16 @@ def _busy(settings: Settings) -> list[str]:
         return [ip for (ip,) in found]
 
 
-def _asked(job: str, seconds: list[float], took: float) -> Row:
+def _asked(job: str, seconds: list[float], used: Used) -> Row:
     return Row(
         job,
         OURS,
-        len(seconds) / took,
+        len(seconds) / used.wall,
         "alone",
         f"{len(seconds)} questions about 100 addresses",
         more=percentiles(seconds),
+        cpu_us_per_event=used.per_event(len(seconds)),
+        other_cores=used.other_cores,
     )
 
 

@@ -39,7 +39,10 @@ def _steps(tree: ast.Module) -> Iterator[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             is_spark_function = ast.unparse(node.func.value) == "F"
-            if node.func.attr in {"totals", "transform", "transformed", "contributions"} and not is_spark_function:
+            if (
+                node.func.attr in {"totals", "added_up", "transform", "transformed", "contributions"}
+                and not is_spark_function
+            ):
                 yield node.lineno
 
 

@@ -7,19 +7,18 @@
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog.archive import reader as archive_reader
 from truelog.archive.reader import Wanted
-from truelog.batch.batch_context import SIDE_BY_SIDE, BatchContext
+from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.history import shown_rows
 from truelog.history.explain_cost import archived_end
@@ -35,26 +34,28 @@ from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
-from truelog.tables import kinds
+from truelog.tables import kinds, plan
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.row_filter import RowFilter
 from truelog.tables.staging.value_error import FAILURES, is_value_error, reason
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import EVENT_TIME, PLACE, STEP, EventSteps, Place
-from truelog.tables.tracing.trace import REASON, Trace, TracedTable
+from truelog.tables.tracing.together import collected, packed, unpacked
+from truelog.tables.tracing.trace import REASON, Trace
 
 # For so few records, most of the time is that of planning, and generated code takes longer to make than it saves.
 SMALL_RECORDS = 200_000
-# Spark writes a description of each plan for its pages, which are off. With all fields, it takes longer than the plan.
-_UNDESCRIBED = {
+_FEW_RECORDS = {
+    # Spark describes each plan for its pages, which are off. With all fields, that takes longer than the plan.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.debug.maxToStringFields": "1",
     "spark.sql.maxPlanStringLength": "0",
+    # A broadcast is a job of its own. A join of two partitions on this machine needs none.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
 }
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_A = TypeVar("_A")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,16 @@ class _Listed:
     total: int
 
 
+@dataclass(frozen=True)
+class _Found:
+    """The row after each step, what each event of the page adds, why events of it are refused, and how many are."""
+
+    rows: Mapping[int, ShownRows]
+    adds: Mapping[int, Sequence[Addition]]
+    refused: Mapping[int, str]
+    refused_total: int
+
+
 def explain(
     context: BatchContext, compiled: CompiledView, given: Mapping[str, str | None], page: Page = LAST_PAGE
 ) -> Explanation:
@@ -100,56 +111,77 @@ def explain(
     began, settings = time.monotonic(), context.settings
     with connect(settings, autocommit=True) as connection:
         table.require_same_code(connection, compiled)
-        context = _in_session(context, merge.positions(connection, compiled).only(compiled.view.reads))
-        rebuilder = Rebuilder(context, connection, compiled)
-        rebuilder.require_reading()
-        key = parse_key(context.spark, compiled.own, given)
-        stored = _read_stored(settings, compiled, key)
-        end, missing = archived_end(settings, compiled.view.reads, stored.positions)
-        trace = kinds.kind_of(compiled.own).trace(_Tracing(rebuilder, end, key))
-        listed = _list_events(trace, page)
-        steps = EventSteps(context.spark, listed.places)
-        rows = _rows_after(settings, compiled, trace, steps)
-        rebuilt = () if stored.is_expired else rows.get(steps.numbers[-1], ())
-        events = _events(settings, trace, steps, listed, rows)
-        return Explanation(
-            compiled.name,
-            compiled.view.version,
-            given,
-            end,
-            missing,
-            *_verdict(stored, rebuilt, listed.total, missing),
-            as_data(stored.rows),
-            as_data(rebuilt),
-            listed.total,
-            events,
-            archive_reader.scan_cost(settings, Wanted.between(Positions(), end)),
-            time.monotonic() - began,
-            _count_refused(trace, events),
-        )
+        positions = merge.positions(connection, compiled).only(compiled.view.reads)
+        with _session(context, positions) as within:
+            rebuilder = Rebuilder(within, connection, compiled)
+            rebuilder.require_reading()
+            key = parse_key(within.spark, compiled.own, given)
+            stored = _read_stored(settings, compiled, key)
+            end, missing = archived_end(settings, compiled.view.reads, stored.positions)
+            trace = kinds.kind_of(compiled.own).trace(_Tracing(rebuilder, end, key))
+            listed = _list_events(trace, page)
+            steps = EventSteps(listed.places)
+            found = _find(settings, compiled, trace, steps)
+            rebuilt = () if stored.is_expired else found.rows.get(steps.numbers[-1], ())
+            return Explanation(
+                compiled.name,
+                compiled.view.version,
+                given,
+                end,
+                missing,
+                *_verdict(stored, rebuilt, listed.total, missing),
+                as_data(stored.rows),
+                as_data(rebuilt),
+                listed.total,
+                _events(listed, found),
+                archive_reader.scan_cost(settings, Wanted.between(Positions(), end)),
+                time.monotonic() - began,
+                found.refused_total,
+            )
 
 
-def _in_session(context: BatchContext, positions: Positions) -> BatchContext:
-    """The context, with a session for small batches if there are few records below the positions."""
+@contextmanager
+def _session(context: BatchContext, positions: Positions) -> Iterator[BatchContext]:
+    """The context, with a session for small batches if there are few records below the positions.
+
+    Afterwards, the thread has the session of the given context again.
+    """
     if not _is_small(positions):
-        return context
-    return replace(context, spark=small_session(context.spark, context.settings.spark_catalog() | _UNDESCRIBED))
+        yield context
+        return
+    try:
+        yield replace(context, spark=small_session(context.spark, context.settings.spark_catalog() | _FEW_RECORDS))
+    finally:
+        plan.write_as(context.spark)
 
 
 def _is_small(positions: Positions) -> bool:
     return sum(each.end - each.start for each in Positions().ranges_to(positions)) <= SMALL_RECORDS
 
 
-def _rows_after(settings: Settings, compiled: CompiledView, trace: Trace, steps: EventSteps) -> dict[int, ShownRows]:
-    """The row after each step."""
+def _find(settings: Settings, compiled: CompiledView, trace: Trace, steps: EventSteps) -> _Found:
+    """Compute by one plan the row after each step, what each event adds, and which events are refused."""
+    tables, refused = [compiled.own, *(each.table for each in trace.tables)], trace.refused
     try:
-        return shown_rows.of_states(settings, compiled.own, trace.rows(steps))
+        states = [trace.rows(steps), *(steps.at_events(each.listed) for each in trace.tables)]
+        frames = [table.stored(each, STEP) for table, each in zip(tables, states, strict=True)]
+        if refused is not None:
+            counted = F.count_distinct(PLACE).alias("events"), F.max(REASON).alias(REASON)
+            frames.append(steps.numbered(refused).groupBy(STEP).agg(*counted))
+        found = collected(frames)
     except FAILURES as error:
         if not is_value_error(error):
             raise
         raise BadInput(
             f"the view leaves this key out, because its fold fails on the events: {reason(error)}"
         ) from error
+    rows, *adds = shown_rows.of_states(settings, zip(tables, found, strict=False))
+    if refused is not None:
+        reasons = found[-1].to_pylist()
+        by_step = {row[STEP]: row[REASON] for row in reasons}
+        return _Found(rows, _additions(trace, adds), by_step, sum(row["events"] for row in reasons))
+    by_step = _refused_by_row(trace.refusal, rows)
+    return _Found(rows, _additions(trace, adds), by_step, sum(step <= len(steps.places) for step in by_step))
 
 
 def _read_stored(settings: Settings, compiled: CompiledView, key: RowKey) -> _Stored:
@@ -184,18 +216,22 @@ class _Tracing:
         wanted = Wanted.between(Positions(), self.end.only(table.view.reads))
         return self.rebuilder.transformed_by_record(table, wanted, self.end)
 
-    def kept(self, tables: Collection[Table]) -> list[DataFrame]:
-        rows = [self.transformed_rows(each) for each in tables]
-        return self.computed(rows) if _is_small(self.end.only(self.compiled.view.reads)) else rows
+    def kept(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
+        if not self._is_small:
+            return list(frames)
+        return _computed(list(frames), lambda rows: rows.repartition(1))  # several tasks read the files
 
     def computed(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
-        return _side_by_side(lambda each: each.localCheckpoint(), frames)
+        return _computed(list(frames), lambda rows: rows.coalesce(1) if self._is_small else rows)
+
+    @property
+    def _is_small(self) -> bool:
+        return _is_small(self.end.only(self.compiled.view.reads))
 
 
-def _side_by_side(work: Callable[[_A], _T], items: Iterable[_A]) -> list[_T]:
-    """What `work` returns for each item. One alone leaves cores idle while Spark plans."""
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return list(pool.map(work, items))
+def _computed(frames: Sequence[DataFrame], partitioned: Callable[[DataFrame], DataFrame]) -> list[DataFrame]:
+    """The same rows, computed at once by one plan. What is computed from one partition needs no shuffle."""
+    return unpacked(partitioned(packed(frames)).localCheckpoint(), len(frames))
 
 
 def _list_events(trace: Trace, page: Page) -> _Listed:
@@ -203,12 +239,12 @@ def _list_events(trace: Trace, page: Page) -> _Listed:
     every = (source.listed.select(PLACE, EVENT_TIME) for source in trace.tables)
     events = reduce(DataFrame.unionByName, every).distinct()
     is_before = F.lit(True) if page.before is None else F.col(PLACE) < _place(events, page.before)
-    counted = events.agg(F.count("*"), F.count_if(is_before))
+    counted = events.agg(F.count("*").alias("total"), F.count_if(is_before).alias("before"))
     last = events.where(is_before).orderBy(F.desc(PLACE)).limit(page.limit)
-    [(total, before)], listed = _side_by_side(lambda each: each.collect(), (counted, last))
-    found = listed[::-1]
+    [counts], rows = (each.to_pylist() for each in collected([counted, last]))
+    found = sorted((Place(**row[PLACE]), row[EVENT_TIME]) for row in rows)
     return _Listed(
-        [Place(*row[PLACE]) for row in found], [row[EVENT_TIME] for row in found], before - len(found), total
+        [place for place, _ in found], [at for _, at in found], counts["before"] - len(found), counts["total"]
     )
 
 
@@ -232,18 +268,25 @@ def _verdict(stored: _Stored, rebuilt: ShownRows, total: int, missing: int) -> t
     return Verdict.EQUAL, "" if total else "no event"
 
 
-def _events(
-    settings: Settings, trace: Trace, steps: EventSteps, listed: _Listed, rows: Mapping[int, ShownRows]
-) -> list[ExplainedEvent]:
-    def added_by(source: TracedTable) -> dict[int, ShownRows]:
-        return shown_rows.of_states(settings, source.table, steps.at_events(source.listed))
+def _additions(trace: Trace, adds: Sequence[Mapping[int, ShownRows]]) -> dict[int, list[Addition]]:
+    """What each event of the page adds to the tables, by its step."""
+    found: dict[int, list[Addition]] = {}
+    for source, by_step in zip(trace.tables, adds, strict=True):
+        for step, rows in by_step.items():
+            added = (Addition(source.table.relation, each.key_data, each.row_data) for each in rows)
+            found.setdefault(step, []).extend(added)
+    return found
 
-    adds: dict[int, list[Addition]] = {}
-    for source, found in zip(trace.tables, _side_by_side(added_by, trace.tables), strict=True):
-        for step, added in found.items():
-            relation = source.table.relation
-            adds.setdefault(step, []).extend(Addition(relation, each.key_data, each.row_data) for each in added)
-    refused = _refused(trace, steps, rows)
+
+def _refused_by_row(column: str | None, rows: Mapping[int, ShownRows]) -> dict[int, str]:
+    """Why events of the page change nothing, by their step, if a column of the row after them says so."""
+    if column is None:
+        return {}
+    after = ((step, row[column]) for step, found in rows.items() for row in as_data(found))
+    return {step: reason for step, reason in after if reason}
+
+
+def _events(listed: _Listed, found: _Found) -> list[ExplainedEvent]:
     return [
         ExplainedEvent(
             listed.before + step,
@@ -252,26 +295,9 @@ def _events(
             place.offset,
             _EPOCH + timedelta(microseconds=event_time),
             _EPOCH + timedelta(microseconds=place.at),
-            adds.get(step, []),
-            as_data(rows.get(step, ())),
-            refused.get(step, ""),
+            found.adds.get(step, []),
+            as_data(found.rows.get(step, ())),
+            found.refused.get(step, ""),
         )
         for step, (place, event_time) in enumerate(zip(listed.places, listed.times, strict=True), 1)
     ]
-
-
-def _count_refused(trace: Trace, events: Sequence[ExplainedEvent]) -> int:
-    """How many events are refused: on all pages, or on this one if only the rows of the page say so."""
-    if trace.refused is not None:
-        return trace.refused.select(PLACE).distinct().count()
-    return sum(bool(each.refused) for each in events)
-
-
-def _refused(trace: Trace, steps: EventSteps, rows: Mapping[int, ShownRows]) -> dict[int, str]:
-    """Why events change nothing, by their step."""
-    if trace.refusal is not None:
-        after = ((step, row[trace.refusal]) for step, found in rows.items() for row in as_data(found))
-        return {step: reason for step, reason in after if reason}
-    if trace.refused is None:
-        return {}
-    return {row[STEP]: row[REASON] for row in steps.at_events(trace.refused).collect()}

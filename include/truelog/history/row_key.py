@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from truelog.support.errors import BadInput
 from truelog.tables.row_filter import RowFilter, with_keys
@@ -51,15 +51,14 @@ def parse_key(spark: SparkSession, table: Table, given: Mapping[str, str | None]
     if missing := [name for name in needed if name not in given]:
         raise BadInput(f"a value of {', '.join(missing)} is missing; {_columns(table, view.key)}")
     names = [name for name in view.key if name in given]
-    schema = StructType([StructField(name, StringType()) for name in names])
-    texts = spark.createDataFrame([tuple(given[name] for name in names)], schema)
+    texts = spark.createDataFrame(pa.table({name: pa.array([given[name]], pa.string()) for name in names}))
     typed = texts.select(*(F.col(name).try_cast(table.dtypes[name]).alias(name) for name in names))
-    frame = typed.select(*(table.canonical_key(name).alias(name) for name in names))
-    [values] = frame.toArrow().to_pylist()
+    found = typed.select(*(table.canonical_key(name).alias(name) for name in names)).toArrow()
+    [values] = found.to_pylist()
     for name, text in given.items():
         if text is not None and values[name] is None:
             raise BadInput(f"{text!r} is not a value of {name}; {_columns(table, [name])}")
-    return RowKey(frame, values)
+    return RowKey(spark.createDataFrame(found).coalesce(1), values)  # a join with one partition needs no shuffle
 
 
 def _columns(table: Table, names: Iterable[str]) -> str:

@@ -1,11 +1,12 @@
 """Rows as readers see them, for states that are in no table of the database."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
 from psycopg import sql
-from pyspark.sql import DataFrame
 
 from truelog.storage import exact_json
 from truelog.storage.database import Connection, definitions
@@ -42,20 +43,28 @@ def as_data(rows: ShownRows) -> list[dict[str, Any]]:
     return [each.row_data for each in rows if each.row_data is not None]
 
 
-def of_states(settings: Settings, table: Table, states: DataFrame) -> dict[int, ShownRows]:
-    """The rows of each step, ordered by key. PostgreSQL computes them, in a table that only this session sees."""
-    rows = table.stored(states, STEP).toArrow()
-    columns = definitions({STEP: "integer", **table.stored_columns})
-    scratch = sql.Identifier("pg_temp", _SCRATCH)
+def of_states(settings: Settings, states: Iterable[tuple[Table, pa.Table]]) -> list[dict[int, ShownRows]]:
+    """The rows of each step, ordered by key, for the stored columns of each of these tables, with the step.
+
+    PostgreSQL computes them, in tables that only this session sees.
+    """
     with adbc.connect(settings.database_uri(), autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("SET timezone = 'UTC'")
-        cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(scratch, columns).as_string(None))
-        cursor.adbc_ingest(_SCRATCH, rows, mode="append", temporary=True)
-        cursor.execute(_select(table, scratch).as_string(None))
-        found: dict[int, list[ShownRow]] = {}
-        for step, key, row in cursor.fetchall():
-            found.setdefault(int(step), []).append(ShownRow(key, row))
-        return {step: tuple(each) for step, each in found.items()}
+        return [_of_states(cursor, *each) for each in states]
+
+
+def _of_states(cursor: adbc.Cursor, table: Table, states: pa.Table) -> dict[int, ShownRows]:
+    if not states.num_rows:
+        return {}
+    columns, scratch = definitions({STEP: "integer", **table.stored_columns}), sql.Identifier("pg_temp", _SCRATCH)
+    cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(scratch, columns).as_string(None))
+    cursor.adbc_ingest(_SCRATCH, states, mode="append", temporary=True)
+    cursor.execute(_select(table, scratch).as_string(None))
+    found: dict[int, list[ShownRow]] = {}
+    for step, key, row in cursor.fetchall():
+        found.setdefault(int(step), []).append(ShownRow(key, row))
+    cursor.execute(sql.SQL("DROP TABLE {}").format(scratch).as_string(None))
+    return {step: tuple(each) for step, each in found.items()}
 
 
 def of_table(connection: Connection, table: Table, condition: sql.Composable) -> ShownRows:

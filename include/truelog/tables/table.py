@@ -178,7 +178,11 @@ class Table:
 
     def totals(self, rows: DataFrame, only: RowFilter = all_rows) -> DataFrame:
         """Rows as the transform selects them → states, one row for each key that `only` selects."""
-        view, prepared = self.view, self._without_later_values(only(self.prepared(rows)))
+        return self.added_up(only(self.prepared(rows)))
+
+    def added_up(self, rows: DataFrame) -> DataFrame:
+        """Prepared rows → states, one row for each key."""
+        view, prepared = self.view, self._without_later_values(rows)
         per_value = [n for n, m in view.measures.items() if m.per_value]
         if not per_value:
             return self._settled(prepared.groupBy(*view.key).agg(*self._totalled))

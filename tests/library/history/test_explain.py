@@ -171,6 +171,9 @@ def test_the_events_of_a_row_that_adds_up(ground: Archived) -> None:
     ]
     assert (found.verdict, found.streamed, found.rebuilt) == (Verdict.EQUAL, after(found)[-1], after(found)[-1])
     assert (found.cost.records, found.cost.files > 0, found.cost.bytes > 0) == (6, True, True)
+    spark = ground.lab.spark
+    active = spark._get_j_spark_session_class(spark._jvm).getActiveSession().get()
+    assert active == spark._jsparkSession, "the thread keeps the session of the explanation"
     require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
 
 

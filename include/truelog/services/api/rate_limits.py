@@ -4,11 +4,18 @@ PostgreSQL decides, because a web server may ask before each of its requests. It
 decide alike.
 """
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Any
 
+import psycopg
 from fastapi import Query
 from psycopg.errors import UndefinedTable
+from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel, ConfigDict, Field
 
 from truelog.limits import rate, rate_answer
@@ -18,15 +25,25 @@ from truelog.support import timestamps
 from truelog.support.errors import BadInput, RequestRefused
 from truelog.support.settings import Settings
 
-# One statement, so that the decision and what it was made of are of one snapshot.
+# One statement, so that decisions and what they were made of are of one snapshot. What they were made of is the same
+# for all its questions.
 _ASK = """
-WITH decided AS MATERIALIZED (SELECT * FROM truelog.limit_check(%(address)s, %(at)s))
-SELECT allowed, why, reason, count, max_requests, window_seconds, resets_at,
-    s.view, s.version, s.layer, s.clock, s.offsets::text, s.ids::text, s.state
-FROM decided LEFT JOIN truelog.served s ON s.view = ANY(%(views)s) ORDER BY s.view
+WITH decided AS MATERIALIZED (
+    SELECT number, decision.* FROM unnest(%(addresses)s::text[], %(times)s::timestamptz[])
+        WITH ORDINALITY AS asked (address, at, number)
+    CROSS JOIN LATERAL truelog.limit_check(asked.address, asked.at) AS decision
+),
+made_of AS MATERIALIZED (
+    SELECT view, version, layer, clock, offsets::text, ids::text, state FROM truelog.served WHERE view = ANY(%(views)s)
+)
+SELECT number, allowed, why, reason, count, max_requests, window_seconds, resets_at, made_of.*
+FROM decided LEFT JOIN made_of ON true ORDER BY number, view
 """
-_MOST_CONNECTIONS = 4
+_MOST_CONNECTIONS = 2  # further questions wait, and one statement then asks them all
+_MOST_AT_ONCE = 100
 _DECIDED = ("allowed", "why", "reason", "count", "limit", "window_seconds", "resets_at")
+
+_Row = tuple[Any, ...]
 
 
 class RateParameters(BaseModel):
@@ -40,12 +57,70 @@ class RateParameters(BaseModel):
 At = Annotated[RateParameters, Query()]
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A question, and the rows that will answer it."""
+
+    address: str
+    at: datetime
+    rows: asyncio.Future[list[_Row]]
+
+
+class _Statements:
+    """Asks all questions that wait, with one statement on each connection."""
+
+    def __init__(self, pool: AsyncConnectionPool) -> None:
+        self._pool = pool
+        self._waiting: list[_Asked] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, address: str, at: datetime) -> list[_Row]:
+        """The rows about one address."""
+        asked = _Asked(address, at, asyncio.get_running_loop().create_future())
+        self._waiting.append(asked)
+        if len(self._tasks) < _MOST_CONNECTIONS:
+            task = asyncio.create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await asked.rows
+
+    async def _work(self) -> None:
+        while self._waiting:
+            asked, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+            await self._answer(asked)
+
+    async def _answer(self, asked: Sequence[_Asked]) -> None:
+        """Answer these questions. If PostgreSQL refuses a value, only the question with this value fails."""
+        try:
+            found = await self._read(asked)
+        except Exception as error:
+            if isinstance(error, psycopg.DataError) and len(asked) > 1:
+                for each in asked:
+                    await self._answer([each])
+                return
+            for each in asked:
+                if not each.rows.done():
+                    each.rows.set_exception(error)
+            return
+        for each, rows in zip(asked, found, strict=True):
+            if not each.rows.done():  # the sender may have left
+                each.rows.set_result(rows)
+
+    async def _read(self, asked: Sequence[_Asked]) -> list[list[_Row]]:
+        wanted = {"addresses": [each.address for each in asked], "times": [each.at for each in asked]}
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(_ASK, wanted | {"views": list(rate_answer.VIEWS)})
+            rows = await cursor.fetchall()
+        return [[row[1:] for row in of_one] for _, of_one in groupby(rows, itemgetter(0))]
+
+
 class RateLimits:
     """Asks with a few connections of its own, because a web server must not wait for long reads of rows."""
 
     def __init__(self, settings: Settings, reads: Reads) -> None:
         self._reads = reads
         self._pool = pool_of(settings, _MOST_CONNECTIONS)
+        self._statements = _Statements(self._pool)
 
     async def open(self) -> None:
         await self._pool.open()
@@ -70,10 +145,8 @@ class RateLimits:
             at = timestamps.parse_timestamp(asked.at) if asked.at else datetime.now(UTC)
         except ValueError as error:
             raise BadInput(str(error)) from error
-        wanted = {"address": canonical, "at": at, "views": list(rate_answer.VIEWS)}
         try:
-            async with self._pool.connection() as connection:
-                rows = await (await connection.execute(_ASK, wanted)).fetchall()
+            rows = await self._statements.ask(canonical, at)
         except UndefinedTable as missing:
             raise RequestRefused(404, rate_answer.NOT_MADE) from missing
         decided = dict(zip(_DECIDED, rows[0], strict=False))

@@ -1,7 +1,5 @@
 """The trace of a Group: the inputs of the row's group. The fold of the inputs so far makes the rows of the group."""
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -9,6 +7,7 @@ from truelog.tables.fold.compiled import fold_of, group_of
 from truelog.tables.row_filter import with_keys
 from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import STEP, EventSteps, contributions
+from truelog.tables.tracing.together import united
 from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
 
 
@@ -26,12 +25,6 @@ def trace_group(tracing: Tracing, own: Table) -> Trace:
         [stepped] = tracing.computed([inputs.stored(steps.first_steps(added), STEP).coalesce(1)])
         until = ((number, stepped.where(F.col(STEP) <= number).drop(STEP)) for number in steps.numbers)
         folds = [fold.folded(own, each).withColumn(STEP, F.lit(number)) for number, each in until]
-        return tracing.only(_union(folds))
+        return tracing.only(united(folds))
 
     return Trace([TracedTable(inputs, added, added)], rows, refusal=group_of(tracing.compiled).refusal)
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows. Spark analyses a union again in each union above it, so their depth is small."""
-    middle = len(frames) // 2
-    return _union(frames[:middle]).unionByName(_union(frames[middle:])) if middle else frames[0]

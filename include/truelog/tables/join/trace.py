@@ -20,7 +20,8 @@ from truelog.tables.join.compile import Joined, combinations, joined_of, version
 from truelog.tables.join.ownership import owned_columns, refused_events
 from truelog.tables.row_filter import with_keys
 from truelog.tables.table import Table
-from truelog.tables.tracing.event_steps import STEP, EventSteps, contributions
+from truelog.tables.tracing.contributions import added_by_record, prepared_by_record
+from truelog.tables.tracing.event_steps import STEP, EventSteps, placed
 from truelog.tables.tracing.trace import Trace, TracedTable, Tracing
 from truelog.views.join import Match, split
 
@@ -32,13 +33,16 @@ def trace_join(tracing: Tracing) -> Trace:
     compiled = tracing.compiled
     used = _sides(joined_of(compiled.own))
     sides = {each.side: each for each in compiled.sources if each.side in used}
-    kept = dict(zip(sides, tracing.kept(sides.values()), strict=True))
+    rows_of_log = (prepared_by_record(each, tracing.transformed_rows(each)) for each in sides.values())
+    kept = dict(zip(sides, tracing.kept(rows_of_log), strict=True))
     search = _Search(tracing, owned_columns(compiled), kept)
     listed = list(search.combined(joined_of(compiled.own), tracing.key))
     counts = ((table, keys) for table, keys in listed if table.derivation is not None)
     behind = [each for table, keys in counts for each in search.sides(joined_of(table), keys)]
     every = _by_side([*listed, *behind])
-    found = tracing.computed(contributions(sides[name], kept[name], with_keys(keys)) for name, keys in every.items())
+    found = tracing.computed(
+        placed(sides[name], added_by_record(sides[name], with_keys(keys)(kept[name]))) for name, keys in every.items()
+    )
     added_to = dict(zip(every, found, strict=True))
     shown = added_to
     if behind:
@@ -68,7 +72,7 @@ class _Search:
 
     tracing: Tracing
     owned: Mapping[str, str]
-    rows: Mapping[str, DataFrame]  # the transform's rows of each side, each with its record
+    rows: Mapping[str, DataFrame]  # the prepared rows of each side, each with its record
 
     def sides(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
         """The keys of the sides' rows that take part in the rows with the wanted keys."""
@@ -109,7 +113,7 @@ class _Search:
     def _versions(self, table: Table) -> DataFrame:
         """The columns of a table that a match may use, in each version of each row. Counts have no versions."""
         if table.derivation is None:
-            return versions_of(table, table.prepared(self.rows[table.side]))
+            return versions_of(table, self.rows[table.side])
         joined = joined_of(table)
         parts = (
             combinations(

@@ -34,6 +34,16 @@ def transformed_by_record(table: Table, events: EventFrames) -> DataFrame:
     return rows
 
 
+def prepared_by_record(table: Table, transformed: DataFrame) -> DataFrame:
+    """The transform's rows with keys in canonical form, each row's contribution to the measures, and its record."""
+    return by_record(table).prepared(transformed)
+
+
+def added_by_record(table: Table, prepared: DataFrame) -> DataFrame:
+    """What each record adds by these prepared rows, as states with the record in the key."""
+    return by_record(table).added_up(prepared)
+
+
 def totals_by_record(table: Table, transformed: DataFrame, only: RowFilter) -> DataFrame:
     """What each record adds to the rows that `only` selects, as states with the record in the key."""
     return by_record(table).totals(transformed, only)

@@ -1,6 +1,6 @@
 """The trace of a row: the contributions of events from which it follows, and the row after each step."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,11 +54,11 @@ class Tracing(Protocol):
     def transformed_rows(self, table: Table) -> DataFrame:
         """The rows that the transform of a table selects from the log, each with its record."""
 
-    def kept(self, tables: Collection[Table]) -> list[DataFrame]:
-        """The rows of `transformed_rows` for several tables that are read often: computed at once if they are few."""
+    def kept(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
+        """The same frames, which have rows of the log and are read often. Few rows are computed at once."""
 
     def computed(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
-        """The same rows, computed at once, side by side.
+        """The same rows, computed at once by one plan.
 
         What follows from them does not analyse again how they were found.
         """

@@ -1,9 +1,11 @@
 """The answers of the API about rows, on real tables: what they contain, and what they say about their source."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -322,8 +324,15 @@ def test_the_answer_about_an_address_says_what_both_views_were_made_of(api: Aski
     said = {each["view"]: each for each in free["views"]}
     assert said.keys() == {"rate_limits", "request_rates"}
     assert (said["request_rates"]["positions"], said["request_rates"]["version"]) == ({"page_view": {"0": 7}}, 1)
+    expected = [("192.0.2.1", 200, False), ("fe80::1%25eth0", 422, None), ("192.0.2.2", 200, True)] * 9
+    answers = api.run(_at_once(api, [f"/rate-limits/{address}" for address, _, _ in expected]))
+    assert [(each.status_code, each.json().get("allowed")) for each in answers] == [each[1:] for each in expected]
     deployed.execute("DROP TABLE views.request_rates, views.rate_limits")
     forget(deployed, "rate_limits", "request_rates")
+
+
+async def _at_once(api: Asking, paths: list[str]) -> list[httpx.Response]:
+    return await asyncio.gather(*(api.ask("GET", path) for path in paths))
 
 
 def test_rate_limits_of_views_that_do_not_exist_are_not_found(api: Asking) -> None:
