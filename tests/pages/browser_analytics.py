@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.builders.comparisons import a_reconciliation
 from tests.builders.views import a_lag_sample
 from tests.pages.audience import BEGIN, HOSTS, LONG, fill_audience
+from tests.pages.axe import serious_problems
 from tests.pages.browser_phone import BEYOND, PHONE
 from tests.pages.browsing import is_wide_enough, open_page
 from tests.pages.plausible import HOSTILE
@@ -19,6 +20,8 @@ from truelog.support.settings import Settings
 
 RANGE = f"since={BEGIN + timedelta(hours=1):%Y-%m-%dT%H:%M}&until={BEGIN + timedelta(hours=2):%Y-%m-%dT%H:%M}"
 FIXED = f"analytics?view=page_audience&by=host&{RANGE}"
+ADDRESSES = ("javascript:document.title='owned'", "data:text/html,<script>alert(1)</script>")
+SHOWN = (*HOSTS, LONG[:2_000], *ADDRESSES)
 
 
 def open_refused(page: Page, name: str, why: str) -> None:
@@ -29,14 +32,14 @@ def open_refused(page: Page, name: str, why: str) -> None:
 @pytest.fixture(scope="module")
 def audience(filled: Settings) -> Settings:
     with connect(filled, autocommit=True) as connection:
-        fill_audience(connection, hosts=(*HOSTS, LONG[:2_000]))
+        fill_audience(connection, hosts=SHOWN)
     return filled
 
 
 def test_a_click_on_a_value_filters_and_the_address_keeps_the_state(audience: Settings, watched: Page) -> None:
     open_page(watched, FIXED)
     rows = watched.locator("main tbody tr")
-    expect(rows).to_have_count(len(HOSTS) + 2)  # the total, and a long value
+    expect(rows).to_have_count(len(SHOWN) + 1)  # and the total
     expect(watched.locator("main thead")).to_contain_text("visitors ±2 %")
     expect(watched.locator("figure.chart")).to_contain_text("shop.example")
     with connect(audience) as connection:
@@ -56,7 +59,7 @@ def test_a_click_on_a_value_filters_and_the_address_keeps_the_state(audience: Se
     expect(watched.locator("#answer")).to_contain_text("1 to 50")
     watched.go_back()
     watched.get_by_role("button", name="Remove the filter").click()
-    expect(rows).to_have_count(len(HOSTS) + 2)
+    expect(rows).to_have_count(len(SHOWN) + 1)
     assert "where" not in watched.url
 
 
@@ -70,7 +73,7 @@ def test_cube_range_figure_and_column_are_chosen(audience: Settings, watched: Pa
     form.get_by_label("Break down by").select_option("host")
     form.get_by_label("Time range").select_option("168")
     expect(watched.locator("main thead")).to_contain_text("visitors before")
-    expect(watched.locator("main tbody tr")).to_have_count(len(HOSTS) + 2)
+    expect(watched.locator("main tbody tr")).to_have_count(len(SHOWN) + 1)
     assert re.search("view=page_audience&hours=168&by=host&order=visitors", watched.url)
     form.get_by_label("Time range").select_option("fixed")
     form.get_by_label("To (UTC)").fill(f"{BEGIN:%Y-%m-%dT%H:%M}")
@@ -123,6 +126,12 @@ def test_hostile_and_long_values_are_text_and_fit_a_phone(audience: Settings, wa
     expect(watched.locator("main tbody")).to_contain_text(HOSTILE[0])
     expect(watched.locator("main tbody")).to_contain_text("(empty string)")
     assert watched.locator("main img, main script").count() == 0
+    for address in ADDRESSES:
+        watched.get_by_role("button", name=address, exact=True).last.click()
+        expect(watched.locator("main tbody tr")).to_have_count(2)
+        assert watched.locator("main [href^='javascript'], main [href^='data'], main [src]").count() == 0
+        watched.get_by_role("button", name="Remove the filter").click()
+        expect(watched.locator("main tbody tr")).to_have_count(len(SHOWN) + 1)
     assert watched.title().endswith("Truelog")
 
 
@@ -143,6 +152,7 @@ def test_the_archived_events_are_one_click_away(archived: Settings, watched: Pag
     section = watched.locator("#events")
     expect(section).to_contain_text("1 archived event of page_view in this range.")
     expect(section.locator("tbody tr")).to_contain_text("2026-03-01 00:00:00")
+    assert serious_problems(watched) == []
     section.get_by_role("link", name="page_view 0:0").click()
     expect(watched.locator("main")).to_contain_text("<img src=x>")
     watched.go_back()

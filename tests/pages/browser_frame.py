@@ -15,6 +15,7 @@ TITLES = {
     "views": "Views",
     "analytics?view=page_views&by=host": "Analytics",
     "analytics?view=page_views&by=page&where=host%3Dshop.example&hours=720": "Analytics",
+    "analytics?view=page_views&by=host&since=2020-01-01T00:00&until=2020-01-02T00:00": "Analytics",  # no rows
     "view?name=page_views": "page_views",
     "reconciliations": "Reconciliations",
     "reconciliation?id=59": "page_views",

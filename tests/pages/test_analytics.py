@@ -24,6 +24,7 @@ from tests.pages.audience import BEGIN, HOSTS, fill_audience
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
 from truelog.archive.schema import arrow_schema
+from truelog.control import view_versions
 from truelog.exports.query import Condition, Operator
 from truelog.log.positions import Positions
 from truelog.reports.cubes import analytics, cube, events
@@ -219,12 +220,22 @@ def test_only_whole_intervals_that_are_kept_are_compared(audience: Settings, sna
     assert not Form(view="page_audience").question(1).until > datetime.now(UTC)
 
 
-def test_figures_of_another_version_than_the_declared_one_are_refused(audience: Settings, tmp_path: Path) -> None:
+def test_figures_are_those_of_the_version_that_readers_see(audience: Settings, tmp_path: Path) -> None:
+    """The file declares a version that is not proved yet, and has other sketches. The file of version 1 is stored."""
+    stored = (audience.views_folder / "page_audience.py").read_text()
     settings = audience.model_copy(update={"views_folder": copy_views(tmp_path, "page_audience")})
-    with db_snapshot.read_snapshot(settings) as connection:
+    file = tmp_path / "page_audience.py"
+    file.write_text(file.read_text().replace("Distinct(error=0.02)", "Distinct(error=0.05)"))
+    assert load_view("page_audience", tmp_path).measures["visitors"].error == 0.05
+    with connect(settings) as connection:
         assert cube.cube_names(settings, connection) == ["page_audience"]
-        with pytest.raises(BadInput, match="still see version 1 of page_audience, and its file declares version 2"):
+        with pytest.raises(BadInput, match="still see version 1 of page_audience, whose file is not stored"):
             cube.find_cube(settings, connection, "page_audience")
+        view_versions.record_source(connection, "page_audience", 1, stored)
+        found = cube.find_cube(settings, connection, "page_audience")
+        assert not found.is_declared
+        assert found == replace(cube.find_cube(audience, connection, "page_audience"), is_declared=False)
+        connection.rollback()
 
 
 def test_values_are_limited_and_the_largest_come_first(audience: Settings, snapshot: Connection) -> None:

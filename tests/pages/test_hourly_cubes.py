@@ -13,6 +13,7 @@ from tests.builders.comparisons import a_reconciliation
 from tests.builders.views import a_lag_sample, a_view, merged_to
 from tests.chosen_views import copy_views
 from tests.pages.plausible import at_version_1
+from truelog.control import view_versions
 from truelog.exports.query import Condition, Operator
 from truelog.log.positions import Positions
 from truelog.reports.cubes import analytics, cube
@@ -95,3 +96,16 @@ def test_an_hourly_cube_that_lacks_events_or_is_wrong_is_not_read(hourly: tuple[
     assert read() == "hourly_views"
     a_reconciliation(connection, "hourly_views", "DIFFERENT", different=1)
     assert read() == "page_views"
+
+
+@pytest.mark.parametrize("changed", ["page_views", "hourly_views"])
+def test_versions_that_the_files_do_not_declare_are_not_taken_for_equal(
+    hourly: tuple[Settings, Connection], changed: str
+) -> None:
+    settings, connection = hourly
+    file = settings.views_folder / f"{changed}.py"
+    view_versions.record_source(connection, changed, 1, file.read_text())
+    file.write_text(file.read_text().replace("VIEW = View(", "VIEW = View(\n    version=3,"))
+    asked = cube.find_cube(settings, connection, "page_views")
+    assert asked.is_declared is (changed == "hourly_views")
+    assert cube_to_read(settings, connection, asked, MONTH) is asked

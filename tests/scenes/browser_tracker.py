@@ -5,87 +5,17 @@ Each test has pages of its own paths, and finds its events in the log by them.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from datetime import datetime, timedelta
-from functools import partial
-from http.client import HTTPConnection
-from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext
 
-import runtime
-from tests.deadline import deadline, until
-from tests.pages.browsing import collect_page_errors, executable
-from tests.scenes.site import Site, serving
+from tests.deadline import until
+from tests.pages.browsing import executable
+from tests.scenes.site import Site
+from tests.scenes.visit import FILL, NO_LOCKS, WISHES, like, likes, loaded, opened, post, require, sent
 from truelog.schema.event import load_events
-from truelog.services.collector.declaration import BROWSER
-from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
 
-STORED = "Object.keys(localStorage).filter((name) => name.startsWith('truelog:event:')).length"
-# The device's clock, which a test may move.
-CLOCK = """(() => {
-  const [own, moved] = [Date.now, () => Number(sessionStorage.moved ?? localStorage.moved ?? 0)];
-  Date.now = () => own() + moved();
-})()"""
-# An event, and a jump of the clock before the tracker's timer sends it.
-JUMP = """(hours) => {
-  truelog("like", { target_id: `jump-${hours}`, person_id: "p", verb: "liked" });
-  sessionStorage.moved = hours * 3_600_000;
-}"""
-# Leaves no byte of the storage free.
-FILL = """for (let size = 500_000; size >= 1; size >>= 1) {
-  try { for (let n = 0; ; n++) localStorage[`${size}.${n}`] = "x".repeat(size) } catch {}
-}"""
-TWO_DAYS = 2 * 86_400_000
-
-
-@pytest.fixture(scope="module")
-def site(platform: Settings) -> Iterator[Site]:
-    with serving(platform) as site:
-        runtime.up(platform, ("ticks", "collector"), tethered=True)
-        yield site
-
-
-@pytest.fixture
-def context(chromium: Browser, site: Site) -> Iterator[BrowserContext]:
-    """A new browser, in which no page may have an error."""
-    context = chromium.new_context(base_url=site.origin, locale="nb-NO")
-    context.set_default_timeout(deadline(30_000))
-    errors = collect_page_errors(context)
-    yield context
-    context.close()
-    site.attributes = ""
-    assert [each for each in chain.from_iterable(errors) if "Failed to load resource" not in each] == []
-
-
-def opened(context: BrowserContext, path: str) -> Page:
-    page = context.new_page()
-    page.goto(path)
-    loaded(page)
-    return page
-
-
-def loaded(page: Page) -> None:
-    """Wait until the tracker runs. The page's policy forbids Playwright's own way to wait."""
-    until(lambda: require(page.evaluate("Boolean(window.truelog?.page)"), True), 30, "the tracker")
-
-
-def require(found: object, wanted: object) -> None:
-    if found != wanted:
-        raise ServiceDown(f"{found}, not {wanted}")
-
-
-def moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-def sent(page: Page) -> None:
-    """Wait until nothing is left in the browser."""
-    until(lambda: require(page.evaluate(STORED), 0), 30, "the answers for all events")
+WHY_NOT = "JSON.stringify(performance.getEntriesByType('navigation')[0].notRestoredReasons)"
 
 
 @pytest.mark.parametrize("has_navigation", [True, False])
@@ -125,6 +55,23 @@ def test_a_page_that_was_kept_or_prerendered_counts_when_it_is_shown(site: Site,
     site.expect(2, url=f"{site.origin}/prerendered")
 
 
+def test_a_page_of_the_back_forward_cache_counts_again(site: Site, chromium: Browser) -> None:
+    """The tracker keeps no page out of it. Playwright disables this cache, so this is a browser of its own."""
+    browser = chromium.browser_type.launch(
+        executable_path=executable(), args=["--no-sandbox"], ignore_default_args=["--disable-back-forward-cache"]
+    )
+    page = opened(browser.new_context(base_url=site.origin), "/back")
+    sent(page)
+    page.evaluate("addEventListener('pageshow', (shown) => window.kept = shown.persisted)")
+    page.goto("/forward")
+    loaded(page)
+    page.evaluate("void setTimeout(() => history.back())")
+    page.wait_for_url("**/back", wait_until="commit")
+    until(lambda: require(page.evaluate(f"window.kept || {WHY_NOT}"), True), 10, "the page from the cache")
+    site.expect(2, url=f"{site.origin}/back")
+    browser.close()
+
+
 def test_an_event_is_sent_by_one_call_and_others_than_the_key_names_are_refused(
     site: Site, context: BrowserContext
 ) -> None:
@@ -142,79 +89,43 @@ def test_an_event_is_sent_by_one_call_and_others_than_the_key_names_are_refused(
     assert site.logged("follow") == []
 
 
-def test_two_tabs_that_were_offline_for_two_days_send_each_event_once(
-    site: Site, tmp_path: Path, chromium: Browser
-) -> None:
-    """The browser is closed meanwhile. The times are those of the events, and the ids stay."""
-    phone = partial(
-        chromium.browser_type.launch_persistent_context,
-        tmp_path,
-        base_url=site.origin,
-        args=["--no-sandbox"],
-        executable_path=executable(),
-    )
-    context = phone()
-    context.add_init_script(CLOCK)
-    tabs = [opened(context, "/phone") for _ in range(2)]
-    site.expect(2, url=f"{site.origin}/phone")
-    sent(tabs[0])
-    context.set_offline(True)
-    tabs[0].evaluate("(moved) => localStorage.moved = moved", -TWO_DAYS)
-    for number in range(30):
-        say = "(n) => truelog('like', { target_id: `phone-${n}`, person_id: 'p', verb: 'liked' })"
-        tabs[number % 2].evaluate(say, number)
-    assert tabs[0].evaluate(STORED) == 30
-    context.close()
-    context = phone()  # without the moved clock
-    tabs = [opened(context, "/phone-again") for _ in range(2)]
-    sent(tabs[0])
-    found = [each for each in site.logged("like") if each["target_id"].startswith("phone-")]
-    assert Counter(each["target_id"] for each in found) == Counter({f"phone-{n}": 1 for n in range(30)})
-    visitors = {each["visitor_id"] for each in found + site.expect(2, url=f"{site.origin}/phone-again")}
-    assert len(visitors) == 1
-    for each in found:
-        away = moment(each["sent_at"]) - moment(each["occurred_at"])
-        assert timedelta(days=2) <= away < timedelta(days=2, hours=1)
-    context.close()
-
-
-def test_events_of_a_page_that_is_closed_beside_a_hanging_request_arrive_once(
-    site: Site, context: BrowserContext
-) -> None:
-    """The other request uses most of the quota that all requests of a closed page share."""
-    page = opened(context, "/leaving")
-    sent(page)
-    page.evaluate("void fetch('/hang', { method: 'POST', body: 'x'.repeat(50_000), keepalive: true }).catch(() => {})")
-    page.evaluate(
-        """() => {
-          for (let n = 0; n < 30; n++) {
-            truelog("like", { target_id: `leaving-${n}`, person_id: "p", verb: "liked", more: "x".repeat(3000) });
-          }
-          location.href = "/left";
-        }"""
-    )
-    page.wait_for_url("**/left")
-    loaded(page)
-    sent(page)
-    site.expect(1, url=f"{site.origin}/left")
-    found = [each for each in site.logged("like") if each["target_id"].startswith("leaving-")]
-    assert Counter(each["target_id"] for each in found) == Counter({f"leaving-{n}": 1 for n in range(30)})
-
-
-@pytest.mark.parametrize(
-    "wish", ["Object.defineProperty(navigator, 'globalPrivacyControl', { value: true })",
-             "Object.defineProperty(navigator, 'doNotTrack', { value: '1' })"],
-)  # fmt: skip
+@pytest.mark.parametrize("wish", WISHES)
 def test_visitors_who_do_not_want_it_are_not_tracked(site: Site, context: BrowserContext, wish: str) -> None:
     context.add_init_script(wish)
     requests: list[str] = []
     context.on("request", lambda request: requests.append(request.method))
     page = opened(context, "/untracked")
-    page.evaluate("truelog('like', { target_id: 'untracked', person_id: 'p', verb: 'liked' })")
+    like(page, "untracked")
     page.goto("/untracked/2")
     loaded(page)
     assert page.evaluate("Object.keys(localStorage)") == []
     assert "POST" not in requests
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_visitor_who_opts_out_later_leaves_nothing(site: Site, context: BrowserContext, wish: str) -> None:
+    """Neither on the page that is open nor on the next one, which sends nothing by itself and has no store."""
+    page = opened(context, "/opts-out")
+    sent(page)
+    page.evaluate("localStorage.other = 'of the site'")
+    context.set_offline(True)
+    like(page, "opted-out")
+    assert page.evaluate("Object.keys(localStorage).length") == 4  # visitor, session, event, and that of the site
+    page.evaluate(f"void {wish}")
+    page.evaluate("dispatchEvent(new Event('visibilitychange'))")
+    assert page.evaluate("Object.keys(localStorage)") == ["other"]
+    context.set_offline(False)
+    like(page, "opted-out")
+    page.goto("/opts-out/again")
+    loaded(page)
+    sent(page)
+    assert page.evaluate("'truelog:visitor' in localStorage")
+    context.add_init_script(wish)
+    site.attributes = 'data-views="no" data-store="no"'
+    page.goto("/opts-out/next")
+    loaded(page)
+    until(lambda: require(page.evaluate("Object.keys(localStorage)"), ["other"]), 30, "the deletion")
+    assert likes(site, "opted-out") == []
 
 
 def test_nothing_is_stored_in_the_mode_without_ids(site: Site, context: BrowserContext) -> None:
@@ -231,7 +142,7 @@ def test_nothing_is_stored_in_the_mode_without_ids(site: Site, context: BrowserC
     [
         ("denied", "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('denied') } })"),
         ("full", FILL),
-        ("nolocks", "Object.defineProperty(navigator, 'locks', { value: undefined })"),
+        ("nolocks", NO_LOCKS),
     ],
 )
 def test_a_browser_without_storage_or_locks_sends_too(
@@ -243,30 +154,12 @@ def test_a_browser_without_storage_or_locks_sends_too(
     site.expect(2, url=f"{site.origin}/{name}")
 
 
-def test_the_buffer_is_bounded_and_says_what_it_dropped(site: Site, context: BrowserContext) -> None:
-    page = opened(context, "/bounds")
-    sent(page)
-    context.set_offline(True)
-    say = "({ count, size }) => { for (let n = 0; n < count; n++) truelog('like', { target_id: `bound-${n}`, " \
-          "person_id: 'p', verb: 'liked', more: 'x'.repeat(size) }) }"  # fmt: skip
-    page.evaluate(say, {"count": 1, "size": 20_000})  # too long; dropped alone
-    page.evaluate(say, {"count": 600, "size": 10})
-    assert page.evaluate(STORED) == 500
-    page.evaluate(say, {"count": 40, "size": 10_000})
-    kept = page.evaluate(STORED)
-    assert 20 < kept < 26
-    context.set_offline(False)
-    sent(page)
-    page.evaluate(say, {"count": 1, "size": 0})
-    sent(page)
-    found = [each for each in site.logged("like") if each["target_id"].startswith("bound-")]
-    assert Counter(each["target_id"] for each in found) == Counter(f"bound-{n}" for n in (0, *range(40 - kept, 40)))
-    assert sum(each.get("dropped", 0) for each in found) + len(found) == 1 + 600 + 40 + 1
-
-
 def test_hostile_addresses_are_events_like_any_others(site: Site, context: BrowserContext) -> None:
     page = context.new_page()
-    page.goto(f"/long?{'x' * 9_000}", referer=f'http://evil.example/"><script>alert(1)</script>?{"y" * 9_000}')
+    page.goto(f'/evil?"><script>alert(1)</script>{"y" * 3_000}')
+    loaded(page)
+    page.evaluate("(url) => void (location.href = url)", f"/long?{'x' * 9_000}")
+    page.wait_for_url("**/long?*")
     loaded(page)
     urls = ["javascript:alert(1)", "data:text/html,<script>alert(1)</script>", "http://[::1", "//", ""]
     say = "(urls) => [...urls, '\\ud800'].map((url) => truelog('page_view', { url, browser: 'hostile' }))"
@@ -274,35 +167,19 @@ def test_hostile_addresses_are_events_like_any_others(site: Site, context: Brows
     sent(page)
     [long] = [each for each in site.logged() if each["url"].startswith(f"{site.origin}/long")]
     assert len(long["url"]) == 8192
-    assert long.get("referrer") is None or len(long["referrer"]) <= 4096
+    assert long["referrer"].startswith(f"{site.origin}/evil?%22%3E%3Cscript%3Ealert(1)%3C/script%3Eyyy")
     stored = [each["url"] for each in site.logged(browser="hostile")]
     assert set(urls) <= set(stored)
 
 
-@pytest.mark.parametrize("hours", [-3, 3])
-def test_a_clock_that_jumps_before_the_event_is_sent(site: Site, context: BrowserContext, hours: int) -> None:
-    """If it is put back, the event keeps its age. If it goes forward, the device may have slept: its clock counts."""
-    context.add_init_script(CLOCK)
-    page = opened(context, "/jump")
+@pytest.mark.parametrize("referrer", ["javascript:alert(1)", "data:text/html,<b>", "<script>alert(1)</script>"])
+def test_a_hostile_referrer_is_text(site: Site, context: BrowserContext, referrer: str) -> None:
+    """A browser cuts and escapes what it shows as the referrer. A script of the page may say anything."""
+    said = referrer + "y" * 9_000
+    context.add_init_script(f"Object.defineProperty(document, 'referrer', {{ value: {json.dumps(said)} }})")
+    page = opened(context, "/referred")
     sent(page)
-    page.evaluate(JUMP, hours)
-    sent(page)
-    [found] = site.expect(1, "like", target_id=f"jump-{hours}")
-    age = moment(found["sent_at"]) - moment(found["occurred_at"])
-    assert timedelta() <= age - timedelta(hours=max(hours, 0)) < timedelta(minutes=2)
-
-
-def test_the_script_changes_nothing_of_a_page_whose_collector_is_away(site: Site, context: BrowserContext) -> None:
-    context.route("**/browser?*", lambda route: route.abort())
-    page = context.new_page()
-    refused: list[str] = []
-    page.on("pageerror", lambda error: refused.append(str(error)))
-    page.goto("/away")
-    loaded(page)
-    assert page.evaluate("truelog('like', { get verb() { throw 1 } })") is None
-    assert page.evaluate("truelog()") is not None
-    assert page.evaluate(STORED) >= 1
-    assert refused == []
+    assert said[:4096] in [each.get("referrer") for each in site.logged(url=f"{site.origin}/referred")]
 
 
 def test_a_stolen_key_sends_nothing_else_and_from_nowhere_else(site: Site) -> None:
@@ -326,11 +203,3 @@ def test_a_stolen_key_sends_nothing_else_and_from_nowhere_else(site: Site) -> No
     flood = [like | {"event_id": f"flood-{n}", "target_id": "flood"} for n in range(1_001)]
     assert post(site, flood, Origin=site.origin)[0] == 429
     assert site.logged("like", target_id="flood") == []
-
-
-def post(site: Site, events: object, **headers: str) -> tuple[int, dict[str, Any]]:
-    """Send as a program does, which may say anything of itself."""
-    connection = HTTPConnection(site.collector.removeprefix("http://"), timeout=deadline(30))
-    connection.request(BROWSER.method, f"{BROWSER.path}?key={site.key}", json.dumps(events).encode(), headers)
-    answer = connection.getresponse()
-    return answer.status, json.loads(answer.read())

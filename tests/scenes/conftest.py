@@ -1,17 +1,25 @@
 """Fixtures for the scenes: a platform with topics and tables, a running archive, traffic, and batch work."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import SparkSession
 
+import runtime
 from tests.beds.world import World
 from tests.chosen_views import copy_views
+from tests.deadline import deadline
 from tests.scenes.applications import STARTED, Application, start, unfired
 from tests.scenes.batch import Batch
+from tests.scenes.site import Site, serving
 from tests.scenes.traffic import Traffic
 from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext
 
 SCENE_VIEWS = Path(__file__).parent / "views"
 
@@ -19,6 +27,28 @@ SCENE_VIEWS = Path(__file__).parent / "views"
 @pytest.fixture(scope="module")
 def world(platform: Settings) -> World:
     return World(platform, Traffic(platform))
+
+
+@pytest.fixture(scope="module")
+def site(platform: Settings) -> Iterator[Site]:
+    """A site with the tracker, and a collector."""
+    with serving(platform) as site:
+        runtime.up(platform, ("ticks", "collector"), tethered=True)
+        yield site
+
+
+@pytest.fixture
+def context(chromium: "Browser", site: Site) -> Iterator["BrowserContext"]:
+    """A new browser for the site, in which no page may have an error."""
+    from tests.pages.browsing import collect_page_errors
+
+    context = chromium.new_context(base_url=site.origin, locale="nb-NO")
+    context.set_default_timeout(deadline(30_000))
+    errors = collect_page_errors(context)
+    yield context
+    context.close()
+    site.attributes = ""
+    assert [each for each in chain.from_iterable(errors) if "Failed to load resource" not in each] == []
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from truelog.control.view_versions import StoredVersion
 from truelog.schema import declaration_files
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
@@ -18,6 +19,11 @@ def declared_view(settings: Settings, name: str) -> tuple[View | None, str]:
     with suppress(OSError):
         return _loaded(path, path.stat().st_ctime_ns)
     return _loaded(path, 0)
+
+
+def stored_view(settings: Settings, stored: StoredVersion) -> View | None:
+    """What the stored file of a version declares, or None if that file is missing or cannot be loaded."""
+    return None if stored.source is None else _loaded(stored.write(settings) / f"{stored.view}.py", 0)[0]
 
 
 def about_view(settings: Settings, name: str) -> str:

@@ -9,14 +9,20 @@ from typing import Any
 
 import psycopg
 import pytest
+import yaml
 
+from runtime.credentials import PORTS
 from tests.beds.lab import Lab
 from tests.builders.views import forget
-from truelog.support.settings import PROJECT
+from truelog.support.settings import PROJECT, Settings
 from truelog.tables import deploy as table
 from truelog.views import catalogue
 
-BOARD = json.loads((PROJECT / "docs" / "monitoring" / "grafana-views.json").read_text())
+FOLDER = PROJECT / "docs" / "monitoring"
+BOARD = json.loads((FOLDER / "grafana-views.json").read_text())
+SOURCES = {
+    each["uid"]: each for each in yaml.safe_load((FOLDER / "grafana-datasources.yml").read_text())["datasources"]
+}
 PANELS: list[dict[str, Any]] = BOARD["panels"]
 QUERIES = [target["rawSql"] for panel in PANELS for target in panel["targets"]]
 VIEWS = {view for query in QUERIES for view in re.findall(r"\bviews\.([a-z_]+)", query)}
@@ -45,8 +51,10 @@ def shipped(lab: Lab) -> Iterator[Lab]:
 
 
 def test_each_query_runs_as_the_analyst(shipped: Lab) -> None:
-    settings = shipped.settings
-    signed = settings.database() | {"user": "analyst", "password": settings.analyst_password.get_secret_value()}
+    """With the fields of the data source."""
+    settings, source = shipped.settings, SOURCES["truelog-views"]
+    signed = settings.database() | {"user": source["user"], "password": settings.analyst_password.get_secret_value()}
+    signed |= {"sslmode": source["jsonData"]["sslmode"]}
     with psycopg.connect(**signed) as connection:
         connection.execute(f"SELECT * FROM presented.page_views{SUFFIX}, presented.trends{SUFFIX}_rising".encode())
         for query in QUERIES:
@@ -65,6 +73,23 @@ def test_each_panel_has_a_place_and_the_chosen_data_source() -> None:
     assert len(cells) == len(set(cells))
     assert max(x for x, _ in cells) < 24
     assert {panel["datasource"]["uid"] for panel in PANELS} == {"${datasource}"}
+
+
+def test_each_dashboard_finds_its_data_source() -> None:
+    """Grafana chooses the first data source of the type that the variable names."""
+    variables = {}
+    for file in ("grafana.json", "grafana-views.json"):
+        board = json.loads((FOLDER / file).read_text())
+        [variable] = board["templating"]["list"]
+        variables[board["uid"]] = variable["query"]
+    assert len(variables) == 2
+    assert sorted(variables.values()) == sorted(each["type"] for each in SOURCES.values())
+    views = SOURCES["truelog-views"]
+    assert views["url"] == f"127.0.0.1:{PORTS['postgresql']}"
+    assert views["jsonData"]["database"] == Settings.model_fields["database_name"].default
+    assert views["secureJsonData"] == {"password": "$TRUELOG_ANALYST_PASSWORD"}
+    [provider] = yaml.safe_load((FOLDER / "grafana-dashboards.yml").read_text())["providers"]
+    assert (provider["type"], provider["allowUiUpdates"]) == ("file", False)
 
 
 def test_no_query_adds_distinct_counts_or_quantiles() -> None:

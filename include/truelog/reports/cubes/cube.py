@@ -8,8 +8,9 @@ from datetime import timedelta
 from psycopg import sql
 from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
 
+from truelog.control import view_versions
 from truelog.exports.query import Condition, Operator
-from truelog.reports.declared_view import declared_view
+from truelog.reports.declared_view import declared_view, stored_view
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
@@ -50,6 +51,7 @@ class Cube:
     all_if_null: Sequence[str]  # keys in which NULL means all values
     keep: timedelta | None = None
     has_windows: bool = False  # readers see the status of each row
+    is_declared: bool = True  # readers see the version that the view's file declares
 
     def require_key(self, column: str) -> None:
         if column not in self.keys:
@@ -77,25 +79,27 @@ def find_cube(settings: Settings, connection: Connection, name: str) -> Cube:
     """The cube of this view, with the columns that its table contains.
 
     Raises:
-        BadInput: the view is not a cube, has no table yet, or readers see another version than the declared one.
+        BadInput: the view is not a cube, has no table yet, or readers see a version whose file is not stored.
     """
     names = cube_names(settings, connection)
-    view = declared_view(settings, name)[0] if name in names else None
-    if view is None:
+    declared = declared_view(settings, name)[0] if name in names else None
+    if declared is None:
         raise BadInput(f"{name!r} is not a cube with a table; the cubes are {', '.join(names)}")
-    table = _table(connection, view, name)
+    version, table = _table(connection, name)
+    view = declared if version == declared.version else _served(settings, connection, name, version)
     stored = {each["name"] for each in db_snapshot.view_columns(connection, table[1], table[0])}
     shown = {str(each["name"]): each for each in db_snapshot.view_columns(connection, name)}
     types = {key: str(shown[key]["type"]) for key in view.key if key in shown}
-    time = next(key for key, kind in types.items() if kind == _TIME)
+    time = next((key for key, kind in types.items() if kind == _TIME), "")
     united = {measure: aggregate for measure, aggregate in _united(view).items() if measure in stored}
     figures = [each for measure in united for each in _figures(view, measure, shown)]
-    if not figures:
+    if not figures or not time:
         raise BadInput(f"the table of {name} has no figure yet; it is made when its stream starts")
     keys = [key for key in types if key != time]
     keep = None if view.keep is None else timedelta(seconds=seconds(view.keep))
     named = (name, time, keys, types, figures, united, sql.Identifier(*table), view.reads, view.all_if_null)
-    return Cube(*named, keep, has_windows=view.window is not None and "status" in shown)
+    has_windows = view.window is not None and "status" in shown
+    return Cube(*named, keep, has_windows=has_windows, is_declared=view is declared)
 
 
 def _united(view: View) -> dict[str, str]:
@@ -103,19 +107,26 @@ def _united(view: View) -> dict[str, str]:
     return {name: aggregate for name, aggregate in aggregates.items() if aggregate is not None}
 
 
-def _table(connection: Connection, view: View, name: str) -> tuple[str, str]:
-    """The table of the layer that serves readers: its schema and its name. The measures of another version differ."""
+def _table(connection: Connection, name: str) -> tuple[int, tuple[str, str]]:
+    """The version that readers see, and the table of the layer that serves them: its schema and its name."""
     [(version, by_batch)] = connection.execute(
         "SELECT version, EXISTS (SELECT FROM truelog.batch_layer b WHERE (b.view, b.version) = (d.view, d.version)) "
         "FROM truelog.deployed d WHERE view = %s",
         (name,),
     ).fetchall()
-    if version != view.version:
+    return version, ("batch" if by_batch else "state", catalogue.table_name(name, version))
+
+
+def _served(settings: Settings, connection: Connection, name: str, version: int) -> View:
+    """The view as its file was when this version was deployed. Its measures may differ from the declared ones."""
+    stored = view_versions.stored(connection, [(name, version)])
+    view = stored_view(settings, stored[0]) if stored else None
+    if view is None:
         raise BadInput(
-            f"readers still see version {version} of {name}, and its file declares version {view.version}; "
-            f"the figures come back when readers see version {view.version}"
+            f"readers still see version {version} of {name}, whose file is not stored or cannot be loaded; "
+            "the figures come back when readers see the version that the file declares"
         )
-    return "batch" if by_batch else "state", catalogue.table_name(name, version)
+    return view
 
 
 def _figures(view: View, name: str, shown: Mapping[str, Mapping[str, str | None]]) -> list[Figure]:

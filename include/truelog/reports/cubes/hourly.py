@@ -24,10 +24,12 @@ SELECT EXISTS (
 
 def cube_to_read(settings: Settings, connection: Connection, cube: Cube, question: Question) -> Cube:
     """The hourly cube if it has the same figures for this question, or else the cube itself."""
-    if question.span <= LONG or not all(map(_is_whole_hour, (question.since, question.until))):
+    if question.span <= LONG or not cube.is_declared or not all(map(_is_whole_hour, (question.since, question.until))):
         return cube
     named = {column for column in (question.by, *(each.column for each in question.where)) if column is not None}
     for hourly in _hourly_cubes(settings, connection, cube.view):
+        if not hourly.is_declared:  # only the declared versions of both cubes are known to agree
+            continue
         known = {each.name: each for each in hourly.figures}
         figures = [known[each.name] for each in cube.figures if each.name in known]
         fits = len(figures) == len(cube.figures) and named <= set(hourly.keys) and set(hourly.reads) == set(cube.reads)
@@ -42,7 +44,7 @@ def _hourly_cubes(settings: Settings, connection: Connection, name: str) -> Iter
         if view is not None and view.hourly_of == name:
             try:
                 yield find_cube(settings, connection, each)
-            except BadInput:  # readers see another version, which may have other columns
+            except BadInput:  # it has no table yet, or its file is not stored
                 continue
 
 

@@ -25,7 +25,6 @@ try {
 
     const size = (text) => new Blob([text]).size;
     const offset = () => Date.now() - performance.now(); // grows while the device sleeps, shrinks if its clock is put back
-    const refused = () => navigator.globalPrivacyControl || (navigator.doNotTrack || window.doNotTrack) == 1;
     const read = (name) => memory.get(name) ?? disk?.getItem(name);
 
     function write(name, text) {
@@ -44,6 +43,16 @@ try {
 
     const waiting = () =>
       [...memory.keys(), ...Object.keys(disk || {})].filter((name) => name.startsWith(event)).sort();
+
+    // If the visitor opts out, all is deleted.
+    function refused() {
+      if (!navigator.globalPrivacyControl && (navigator.doNotTrack || window.doNotTrack) != 1) return;
+      memory.clear();
+      quiet(() =>
+        Object.keys(localStorage).forEach((name) => /^truelog:/.test(name) && localStorage.removeItem(name))
+      )();
+      return true;
+    }
 
     function visitor() {
       if (!read("truelog:visitor")) write("truelog:visitor", random());
@@ -136,7 +145,7 @@ try {
     }
 
     async function flush() {
-      for (let [names, body] = batch(); names.length && !refused(); [names, body] = batch()) {
+      for (let [names, body] = batch(); !refused() && names.length; [names, body] = batch()) {
         const { status, json } = await post(body).then(async (found) => ({
           status: found.status,
           json: await found.json(),
@@ -150,7 +159,7 @@ try {
       }
     }
 
-    // One tab at a time sends. Browsers have locks only on secure pages.
+    // One tab at a time sends. Only secure pages have locks. A page with a lock is not kept for the way back.
     async function alone(work) {
       if (navigator.locks) return navigator.locks.request("truelog", work);
       const now = Date.now(), [holder, until] = (read("truelog:lease") || "").split(" ");
@@ -166,6 +175,7 @@ try {
     }
 
     async function send() {
+      if (refused() || !waiting()[0]) return;
       if (busy) return busy = 2;
       busy = 1;
       await alone(flush).catch(() => {});
@@ -173,7 +183,7 @@ try {
       busy = 0;
     }
 
-    // The answer is never known, so the events stay, and the next page sends them again. The collector knows copies.
+    // The answer is never known, so the events stay, and the next page sends them again.
     function beacon(names) {
       const texts = names.map(stamped).filter(Boolean), half = names.length >> 1;
       return navigator.sendBeacon(address, `[${texts}]`) ||

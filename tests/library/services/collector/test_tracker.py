@@ -10,7 +10,10 @@ from truelog.services.collector import tracker
 from truelog.services.collector.declaration import TRACKER
 
 # A browser keeps the script of an address for a year. A changed script needs the next number.
-INTEGRITIES = {"/truelog.1.js": "sha384-zfq8HHh5x38OFgBZQYYJbLUe7QQ5BOkE+NOC1my260OwuATr03hHG+rRg1EAKRv1"}
+INTEGRITIES = {
+    "/truelog.1.js": "sha384-zfq8HHh5x38OFgBZQYYJbLUe7QQ5BOkE+NOC1my260OwuATr03hHG+rRg1EAKRv1",
+    "/truelog.2.js": "sha384-7UH4XcIp9Wf6l69w9X8gttTmZ7a0IKWql0THg7cruo+9GlXPusG1QKjZJVsGoe6E",
+}
 
 
 @pytest.mark.parametrize("encodings", ["gzip, br", "identity"])
