@@ -143,8 +143,9 @@ def test_a_view_runs_its_laws_and_an_event_type_the_laws_of_its_views(tmp_path: 
     assert select(tmp_path, {"spark_apps/views/post.py"}).views == ("post",)
     assert select(tmp_path, {"include/events/page_view.py"}).views == ("cart",)
     house, laws = select(tmp_path, {"spark_apps/views/post.py", "include/events/page_view.py"}).commands
-    assert house[:2] == ["tests/house/", "tests/library/schema/test_event.py"]
+    assert house[:4] == ["-m", "not nightly", "tests/house/", "tests/library/schema/test_event.py"]
     assert "tests/laws/test_stream_equals_batch.py" in laws
+    assert "-m" not in laws, "the laws of a changed view run with their nightly cases"
     assert laws[-2:] == ["-k", "cart or post"]
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 
 from tests.beds.lab import Lab
 from tests.deadline import deadline
+from tests.nightly_cases import nightly_except
 from truelog import Sum, View
 from truelog.archive import analyst
 from truelog.archive.commit import Append, commit
@@ -319,7 +320,9 @@ def test_a_view_is_merged_under_one_reading_only(remarks: Remarks) -> None:
     remarks.require_equal()
 
 
-@pytest.mark.parametrize("point", ["rejudge.locked", "rejudge.before_commit"])
+@pytest.mark.parametrize(
+    "point", nightly_except(["rejudge.before_commit"], ["rejudge.locked", "rejudge.before_commit"])
+)
 def test_a_rejudge_that_fails_changes_nothing_and_runs_again(
     remarks: Remarks, point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from tests.beds.lab import Lab, cases, everywhere, place
 from tests.dying import dying_at
 from tests.laws.events import START, Record
 from tests.laws.views import BY_TABLES, VIEWS
+from tests.nightly_cases import nightly_except
 from truelog import Join, View
 from truelog.kernel import clock, merge
 from truelog.kernel.merge import Merge
@@ -159,7 +160,7 @@ def test_a_merge_applies_completely_once_and_at_its_positions(
     assert twice[1] == second.end
 
 
-@pytest.mark.parametrize("name", BY_TABLES)
+@pytest.mark.parametrize("name", nightly_except(["on_time", "home_timeline"], VIEWS))
 def test_changed_code_cannot_continue_with_the_table(lab: Lab, name: str) -> None:
     declared, deployed_name = VIEWS[name], deployed(lab, name).name
     table.deploy_table(lab.connection, lab.compiled(deployed_name, declared))

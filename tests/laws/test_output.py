@@ -15,6 +15,7 @@ from tests.beds.lab import Lab, cases
 from tests.laws.bench import PER_MINUTE, make_bench
 from tests.laws.events import Record
 from tests.laws.views import VIEWS
+from tests.nightly_cases import nightly_except
 from truelog import View
 from truelog.kernel import merge
 from truelog.storage.database import Connection
@@ -99,7 +100,7 @@ def streamed(lab: Lab, name: str, view: View, monkeypatch: pytest.MonkeyPatch) -
     return recorders[0]
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", nightly_except(["home_timeline", "extreme_values", "request_rates"], CHOSEN))
 def test_the_records_give_each_state_that_the_view_had(lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = streamed(lab, name, VIEWS[name], monkeypatch)
     recorder.require_law()

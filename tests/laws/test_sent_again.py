@@ -53,7 +53,7 @@ def sent_again(log: list[Record]) -> list[Record]:
     return log + [replace(each, cut=end.cut, second=end.second) for each, end in ends]
 
 
-@pytest.mark.parametrize("name", nightly_except(["also_bought", "cart", "document", "sessions"], ONCE))
+@pytest.mark.parametrize("name", nightly_except(["also_bought", "cart"], ONCE))
 def test_law_an_event_that_was_sent_again_changes_nothing(lab: Lab, name: str) -> None:
     view = replace(catalogue.load_view(name), batch_only=False)
     logs = cases(lab.types, view.reads, number=LOGS, shortest=12, longest=30, bad=True)

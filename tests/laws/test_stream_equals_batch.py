@@ -20,6 +20,7 @@ from tests.laws import views
 from tests.laws.events import Record
 from tests.laws.measures import MEASURED, without_law
 from tests.laws.views import EVERY_MEASURE, EXTREMES, IN_STEPS
+from tests.nightly_cases import nightly_except
 from tests.spark_fixtures import INTERPRETED
 from truelog import Group, Sum
 from truelog.batch import rebuild
@@ -129,6 +130,18 @@ OF_TWO_TYPES = Group(
 # A case of this law has other event ids than all other cases. In the laws whose cases share their ids, a Group without
 # copies would contain too few events.
 VIEWS = {"in_steps_once": replace(IN_STEPS, dedupe="1 hour"), "group_by_second": BY_SECOND, **views.VIEWS}
+# `make test` runs these views: every kind of table and the hardest measures. `make nightly` runs the others, and
+# `make affected` those that a change reaches.
+OFTEN = (
+    "in_steps_once",
+    "group_by_second",
+    "every_measure",
+    "extreme_values",
+    "on_time",
+    "home_timeline",
+    "matches",
+    "search_hits",
+)
 _RARE = 61  # one of so many groups fails
 RULES_EVERY = 20  # one case of so many has rules
 TOPICS = tuple(sorted({topic for view in VIEWS.values() for topic in view.reads}))
@@ -174,12 +187,12 @@ def test_the_laws_cover_every_measure() -> None:
 
 
 def test_the_laws_cover_every_kind_of_table() -> None:
-    assert without_view(VIEWS.values()) == []
+    assert without_view(VIEWS[name] for name in OFTEN) == []
     assert without_view(each for each in VIEWS.values() if not isinstance(each, Searches)) == ["Searches"]
     assert without_view(replace(each, dedupe=None) for each in VIEWS.values()) == ["Seen"]
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", nightly_except(OFTEN, VIEWS))
 def test_streamed_equals_rebuilt_from_typed_columns_and_from_raw_bytes(path: RealPath, name: str) -> None:
     typed, raw = path.compare(name, VIEWS[name])
 
@@ -187,7 +200,9 @@ def test_streamed_equals_rebuilt_from_typed_columns_and_from_raw_bytes(path: Rea
     assert (typed.unequal, raw.unequal) == (0, 0)
 
 
-@pytest.mark.parametrize("name", [n for n, each in VIEWS.items() if each.keep and not isinstance(each, Judged)])
+@pytest.mark.parametrize(
+    "name", nightly_except(OFTEN, (n for n, each in VIEWS.items() if each.keep and not isinstance(each, Judged)))
+)
 def test_the_clock_of_the_log_expires_some_of_these_rows(path: RealPath, name: str) -> None:
     """A text expires by the time at which it reached the log, which all records of the law share.
 
@@ -250,9 +265,9 @@ def test_the_law_catches_a_rebuild_that_leaves_out_the_rest_of_the_log(
         selected = select_partials(*arguments)  # type: ignore[arg-type]
         return replace(selected, records=selected.records[:1]) if selected.partials else selected
 
-    path.compare("page_views", VIEWS["page_views"])
+    path.compare("on_time", VIEWS["on_time"])
     monkeypatch.setattr(rebuild, "select_partials", without_rest)
-    typed, raw = path.compare_again("page_views")
+    typed, raw = path.compare_again("on_time")
 
     assert typed.extra + typed.different > 0
     assert raw.unequal == 0
@@ -274,6 +289,7 @@ def test_the_law_catches_an_exclusion_without_a_reason(path: RealPath, monkeypat
     assert min(typed.unequal, raw.unequal) > 0
 
 
+@pytest.mark.nightly  # minutes; `test_failing.py` has few groups, typed columns and raw bytes
 def test_groups_on_which_a_fold_fails_are_left_out_of_every_layer(path: RealPath) -> None:
     typed, raw = path.compare("failing", FAILING)
 
@@ -300,6 +316,7 @@ def test_a_fold_may_unite_two_event_types_by_name_and_not_by_place(path: RealPat
         path.lab.compiled("by_place", replace(OF_TWO_TYPES, fold=_by_place))
 
 
+@pytest.mark.nightly  # minutes; `test_failing.py` plants the same defect
 def test_the_law_catches_a_group_that_is_left_out_while_its_fold_succeeds(
     path: RealPath, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ def ticking(world: World) -> Iterator[None]:
         service.die()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("all_archived")
 def test_days_close_on_a_quiet_log_and_their_ranges_are_adjacent(world: World) -> None:
     """Only ticks are written, but they close the days of topics without records. Earlier days were longer."""

@@ -172,6 +172,7 @@ def require_others_continue(world: World, settings: Settings, archive: Applicati
     archive.wait(lambda: archived_positions(settings, ["page_view"]).covers(ends), 60, "the other topic's archive")
 
 
+@pytest.mark.nightly
 def test_a_topic_that_is_created_again_between_planning_and_reading_is_not_merged(
     world: World, declared: Settings
 ) -> None:
@@ -189,6 +190,7 @@ def test_a_topic_that_is_created_again_between_planning_and_reading_is_not_merge
     assert stream.end() == 0
 
 
+@pytest.mark.nightly
 def test_a_topic_that_is_created_again_between_reading_and_archiving_is_not_archived(
     world: World, declared: Settings
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.beds.world import World, known
-from tests.command import answer, process_answer, truelog, truelog_process
+from tests.command import answer, shared_spark, truelog, truelog_process
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
@@ -101,7 +101,8 @@ def logged(event: dict[str, Any]) -> int:
 
 def require_contradicted(deployed: Settings) -> None:
     """A comparison cannot see the bug, because the rebuild has it too. The events contradict the row."""
-    wrong = process_answer("explain", NAME, f"url={URL}")
+    with shared_spark():
+        wrong = answer("explain", NAME, f"url={URL}")
     assert (wrong["verdict"], wrong["total"], wrong["rebuilt"]) == ("EQUAL", 3, [{"url": URL, "waited": 3, "views": 3}])
     stored = asked(deployed)
     assert {name: stored[name] for name in wrong if name != "cost"} == {n: wrong[n] for n in wrong if n != "cost"}
@@ -156,7 +157,8 @@ def require_replayed(folder: Path) -> None:
     [killed] = answer("replays", "list")["replays"]
     assert (killed["name"], killed["state"]) == (name, "abandoned")
 
-    found = process_answer("replay", NAME, "--code", str(mended))["difference"]
+    with shared_spark():
+        found = answer("replay", NAME, "--code", str(mended))["difference"]
     assert (found["one"], found["other"], found["missing"], found["extra"]) == (1, name, 0, 0)
     assert found["columns"] == {"waited": found["different"]}
     wrong = next(each for each in found["sample"] if each["one"]["url"] == URL)

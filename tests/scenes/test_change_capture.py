@@ -80,6 +80,7 @@ def test_a_kill_of_connect_in_a_large_copy_loses_and_doubles_nothing(shop: Captu
     shop.require_equal(rows=20_001)
 
 
+@pytest.mark.nightly
 def test_a_transaction_that_is_open_during_a_restart_is_captured_whole(shop: CapturedShop) -> None:
     with shop.connect() as session:
         session.execute("BEGIN")

@@ -119,6 +119,7 @@ def archive_all(archive: Application, settings: Settings, *names: str) -> None:
     archive.wait(lambda: archived_positions(settings, names).covers(ends), 60, "the archive")
 
 
+@pytest.mark.nightly
 def test_a_jump_holds_expiry_and_log_days_until_it_is_confirmed(
     world: World, declared: Settings, tmp_path: Path
 ) -> None:

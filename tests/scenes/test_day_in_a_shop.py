@@ -33,8 +33,7 @@ from truelog.support.settings import PROJECT
 from truelog.views import catalogue
 
 SERVICES = tuple(each.name for each in registry.SERVICES)
-# Sketches, a Group of steps, and a Join. `test_real_input` streams sums and other Groups, and `test_recompute` streams
-# sums that expire.
+# Sketches, two Groups, a Join and stored searches. `test_streams` streams sums, of which some expire.
 VIEWS = {
     name: catalogue.load_view(name) for name in ("page_audience", "document", "home_timeline", "cart", "search_hits")
 }
@@ -86,16 +85,7 @@ def test_visitors_are_served_although_the_services_are_killed(shop: Shop) -> Non
     assert shop.lost() == {}
 
 
-def test_the_stream_is_killed_between_merges(shop: Shop) -> None:
-    """Some views have merged a batch, and others have not. The successor continues each view from its positions."""
-    shop.catch_up().die()
-    before = {view: shop.world.positions(view) for view in VIEWS}
-    shop.killed("stream", "merge.committed:2:kill")
-    assert {shop.world.positions(view) == before[view] for view in VIEWS} == {True, False}
-    shop.catch_up()
-    shop.world.require_total("page_audience")
-
-
+@pytest.mark.nightly
 def test_the_archive_is_killed_before_it_commits(shop: Shop) -> None:
     """The successor appends each record once. The last step proves it, because it rebuilds from the archive."""
     shop.killed("archive", "archive.before_commit:2:kill")
@@ -144,9 +134,10 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop, lis
 
 
 def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: Shop, listener: Listener) -> None:
-    """The stream dies in the merge of the search, and reads its record again. The last step compares the hits.
+    """The stream dies between merges: some views have the batch with the search, and the successor continues each one.
 
-    A webhook is notified of each hit, always with the same id, although the notifier is killed too.
+    The last step compares the hits. A webhook is notified of each hit, always with the same id, although the notifier
+    is killed too.
     """
     shop.catch_up()
     notified = answer("notifications", "add", "likes", "--hit", "liked", "--to", "wall")
@@ -154,7 +145,7 @@ def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: 
     until(lambda: _require_notifier_reads(shop, "search_hits"), 30, "the notifier's first look")
     added = answer("searches", "add", "liked", "(I like) NOT bike*", "--on", "tweet")
     assert added["in_log"], added
-    shop.killed("stream", "merge.added:1:kill")
+    require_killed_between_merges(shop)
     before = pids(shop.world.settings, "notifier")
     os.kill(before["notifier"], signal.SIGKILL)
     shop.catch_up()
@@ -168,6 +159,13 @@ def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: 
     )
     ids = {(each["row"]["document"], each["id"]) for each in _taken(listener, "likes")}
     assert len({document for document, _ in ids}) == len(ids)
+
+
+def require_killed_between_merges(shop: Shop) -> None:
+    shop.application("stream").die()
+    before = {view: shop.world.positions(view) for view in VIEWS}
+    shop.killed("stream", "merge.committed:2:kill")
+    assert {shop.world.positions(view) == before[view] for view in VIEWS} == {True, False}
 
 
 def test_an_application_does_what_its_page_says(

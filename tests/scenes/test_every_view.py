@@ -197,6 +197,7 @@ def plain(row: Mapping[str, Any]) -> str:
     return json.dumps({name: value for name, value in row.items() if name != STATUS})
 
 
+@pytest.mark.nightly
 def test_the_archive_says_what_was_removed_just_before_a_checkout(world: World, archive: Application) -> None:
     """The query is in docs/views.md. The answer is that of a loop over the log."""
     shop(world, seed=3)

@@ -17,6 +17,7 @@ HANGING, FREE = "locked_views", "free_views"
 _REASON = "SELECT reason FROM truelog.standing WHERE view = %s AND state = 'STALLED'"
 
 
+@pytest.mark.nightly
 def test_one_locked_table_stops_one_view(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for view in (HANGING, FREE):
         shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")

@@ -86,6 +86,7 @@ def test_a_changed_file_is_a_new_version(changed: Parcels) -> None:
     assert "north" in changed.archived("depot")
 
 
+@pytest.mark.nightly
 def test_a_new_version_can_judge_old_records_again(changed: Parcels) -> None:
     """The first version has refused the long name, and the second version accepts it."""
     counted = changed.grams()

@@ -39,6 +39,8 @@ AGENTS = (
     "-",
 )
 
+pytestmark = pytest.mark.nightly  # `tests/views/` compares each of these views with a plain loop
+
 
 class Request(NamedTuple):
     """A line of the log, parsed independently of the importer."""

@@ -39,6 +39,8 @@ from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 
+pytestmark = pytest.mark.nightly
+
 DAY_SECONDS = 10
 PAUSED_DAYS = 3  # log days that begin and end during the pause
 PANE = timedelta(seconds=10)

@@ -49,7 +49,7 @@ def test_planted_rows_are_repaired_while_events_arrive(
     world.traffic.send(1_000)
     world.catch_up(stream)
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0.1")
-    with world.traffic.arriving(100, 0.05) as arrived:
+    with world.traffic.arriving(20, 0.05) as arrived:
         plant(world)
         before = world.positions("page_views")
         found = batch.reconcile("page_views", ReconcileRequest(repair=True))
@@ -80,10 +80,13 @@ def test_planted_rows_are_repaired_while_events_arrive(
     assert (newest["id"], newest["row_count"]) == (proved["certificate"], proved["rows"])
 
 
+@pytest.mark.nightly
 def test_more_differences_than_the_allowed_share_are_not_repaired(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command line finds the rows from raw bytes."""
+    world.traffic.send(1_000)
+    world.catch_up(stream)
     plant(world)
     with shared_spark():
         [found] = answer("reconcile", "page_views", "--from-raw", exit_code=1)["views"]
@@ -101,6 +104,7 @@ def test_more_differences_than_the_allowed_share_are_not_repaired(
     assert batch.reconcile("page_views", ReconcileRequest(repair=True)).repaired == 3
 
 
+@pytest.mark.nightly
 def test_an_archive_that_is_behind_gives_no_verdict(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def statuses(world: World) -> dict[str, ViewStatus]:
         return {each.view: each for each in view_status.view_statuses(connection)}
 
 
+@pytest.mark.nightly
 def test_only_broken_and_changed_views_are_stalled(world: World, folder: Path) -> None:
     """The application starts, a release changes view files, and the application restarts."""
     given = {"TRUELOG_VIEWS_FOLDER": str(folder)}

@@ -38,9 +38,9 @@ POINTS = (
 )
 
 
-# Before the merge, which holds no lock, and in the merge, which holds the view's lock. `test_merge_zombies.py` proves
-# each point without Spark, and `test_day_in_a_shop` kills a stream after a commit.
-STAGES = ("merge.staged", "merge.added")
+# In the merge, which holds the view's lock. `test_merge_zombies.py` proves each point without Spark, and
+# `test_day_in_a_shop.py` kills a stream after a commit.
+OFTEN = pytest.param(["merge.added"], id="before the commit")
 ALL = pytest.param(POINTS, marks=pytest.mark.nightly, id="all")
 
 
@@ -52,7 +52,7 @@ def suspended(world: World, point: str) -> Application:
     return zombie
 
 
-@pytest.mark.parametrize("points", [pytest.param(STAGES[1:], id="before the commit"), ALL])
+@pytest.mark.parametrize("points", [OFTEN, ALL])
 def test_killed_during_a_batch(world: World, archive: Application, batch: Batch, points: Sequence[str]) -> None:
     """After one of the kills, the checkpoint and its unfinished batch are deleted too."""
     scratch = world.settings.home / "scratch" / "stream"
@@ -73,7 +73,8 @@ def test_killed_during_a_batch(world: World, archive: Application, batch: Batch,
     batch.require_equal_from_raw([EACH_EVENT])
 
 
-@pytest.mark.parametrize("points", [pytest.param(STAGES, id="stages"), ALL])
+@pytest.mark.nightly  # `test_merge_zombies.py` does so without Spark, and `test_archive.py` with an archive
+@pytest.mark.parametrize("points", [POINTS], ids=["all"])
 def test_suspended_and_overtaken(world: World, archive: Application, batch: Batch, points: Sequence[str]) -> None:
     """Each stream wakes up while its successor is suspended at the next point, the last after its successor's end."""
     zombie = world.overtaken("stream", points, partial(suspended, world))

@@ -257,9 +257,10 @@ def test_a_killed_airflow_leaves_the_application_alone(kept: Settings, service: 
     assert (after.epoch, after.pid) == (before.epoch, before.pid)
 
 
+@pytest.mark.nightly
 def test_restarted_airflow_continues_to_watch(kept: Settings) -> None:
     """The JVM is killed, and the Python process that holds the lease ends too."""
-    before = status(kept)
+    before = working(kept)
     family = launcher.application_processes(before)
     [java] = [process for process in family if process.name() == "java"]
     java.kill()
@@ -267,6 +268,7 @@ def test_restarted_airflow_continues_to_watch(kept: Settings) -> None:
     assert [process for process in family if is_alive(process)] == []
 
 
+@pytest.mark.nightly
 def test_clearing_the_task_restarts_the_application_once(kept: Settings, oncall: Airflow) -> None:
     run, before = _deferred(oncall), status(kept)
     wanted = {"dry_run": False, "dag_run_id": run, "task_ids": ["keep"], "only_failed": False}
@@ -276,6 +278,7 @@ def test_clearing_the_task_restarts_the_application_once(kept: Settings, oncall:
     assert status(kept).epoch == (before.epoch or 0) + 1
 
 
+@pytest.mark.nightly
 def test_a_release_without_a_changed_fingerprint_restarts_nothing(kept: Settings, oncall: Airflow) -> None:
     """The `streams` DAG detects releases every minute; here it is triggered at once."""
     before = wait(kept, lambda now: now.code_running is not None, "its code")
@@ -295,6 +298,7 @@ def test_a_release_without_a_changed_fingerprint_restarts_nothing(kept: Settings
     assert (after.epoch, after.code_running) == (before.epoch, after.code_wanted)
 
 
+@pytest.mark.nightly
 def test_an_application_that_runs_other_code_than_the_release_is_restarted_alone(kept: Settings) -> None:
     before, archive = status(kept), status(kept, "archive")
     with connect(kept) as connection:

@@ -9,6 +9,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
+import pytest
 from psycopg import sql
 
 from spark_apps.views.document import document
@@ -228,6 +229,7 @@ def test_generated_logs_give_the_documents_of_a_naive_loop(lab: Lab, name: str) 
     assert concurrent > CASES / 4, "the logs hold too few concurrent edits"
 
 
+@pytest.mark.nightly
 def test_law_authors_who_type_at_once_make_the_same_text_in_both_units(lab: Lab, name: str) -> None:
     """Each log is streamed and rebuilt, once in code points and once in any units."""
     chosen = Random(30)

@@ -53,7 +53,8 @@ from truelog.reconcile.certificate_verifier import CertificateCheck, Certificate
 from truelog.relay.view_feed import topic_of
 from truelog.replays.replay import Wanted, make_from
 from truelog.replays.store import replays
-from truelog.storage.database import Connection
+from truelog.spark.session import session
+from truelog.storage.database import Connection, connect
 from truelog.support.errors import BadInput, NotForgotten, NotSetUp
 from truelog.support.settings import Settings
 
@@ -68,13 +69,25 @@ def _views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def town(spark: SparkSession, platform: Settings, connection: Connection) -> Town:
+def lived_in(spark: SparkSession, connection: Connection) -> Town:
     made = new_town(spark, Settings(), connection)
     made.live()
     made.archive()
     made.stream()
     return made
+
+
+@pytest.fixture
+def town(spark: SparkSession, platform: Settings, connection: Connection) -> Town:
+    """A town in which the person has lived since the last erasure."""
+    return lived_in(spark, connection)
+
+
+@pytest.fixture(scope="module")
+def known_town(spark_session: None, platform: Settings) -> Iterator[Town]:
+    """A town for the tests that do not look at its rows."""
+    with connect(platform, autocommit=True) as connection:
+        yield lived_in(session(platform, "tests"), connection)
 
 
 def verify(town: Town, view: str, certificate: str) -> CertificateCheck:
@@ -168,45 +181,48 @@ def require_waits_for_commands(town: Town, erasure: Erasure, monkeypatch: pytest
     forget_commands(town.connection)
 
 
-def test_a_version_that_is_built_meanwhile_waits_for_the_next_run(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_erasures(town.connection)
-    erasure = an_erasure(town.connection, wanted(town.settings, SUBJECTS), Step.PARTIALS)
+def test_a_version_that_is_built_meanwhile_waits_for_the_next_run(
+    known_town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_erasures(known_town.connection)
+    erasure = an_erasure(known_town.connection, wanted(known_town.settings, SUBJECTS), Step.PARTIALS)
 
     def build_another(*_: object) -> list[ErasedView]:
-        a_view(town.connection, "newer", reads=["tweet"])
+        a_view(known_town.connection, "newer", reads=["tweet"])
         return []
 
     monkeypatch.setattr("truelog.forgetting.forget.each_alone", build_another)
     with pytest.raises(NotForgotten, match="version 1 of newer was built meanwhile"):
-        Forgetting(town.context, town.connection, erasure, DOER).run()
-    assert ("newer", 1) in made_versions(town.connection, erasure)
-    forget_views(town.connection, "newer")
-    forget_erasures(town.connection)
+        Forgetting(known_town.context, known_town.connection, erasure, DOER).run()
+    assert ("newer", 1) in made_versions(known_town.connection, erasure)
+    forget_views(known_town.connection, "newer")
+    forget_erasures(known_town.connection)
 
 
-def test_an_erasure_that_cannot_finish_holds_back_only_certificates(town: Town) -> None:
+def test_an_erasure_that_cannot_finish_holds_back_only_certificates(known_town: Town) -> None:
     """The first one fails at once. The second one is tried, and is not proved while no view gets a certificate."""
-    forget_erasures(town.connection)
-    other = replace(wanted(town.settings, {("person_id", NEIGHBOUR)}), secret_check=bytes(32))
-    an_erasure(town.connection, other, Step.COUNTED)
-    erasure = an_erasure(town.connection, wanted(town.settings, SUBJECTS), Step.COPIES)
+    forget_erasures(known_town.connection)
+    other = replace(wanted(known_town.settings, {("person_id", NEIGHBOUR)}), secret_check=bytes(32))
+    an_erasure(known_town.connection, other, Step.COUNTED)
+    erasure = an_erasure(known_town.connection, wanted(known_town.settings, SUBJECTS), Step.COPIES)
     with pytest.raises(NotForgotten, match=r"2 erasures .* another TRUELOG_ERASURE_SECRET.* got no certificate"):
-        perform_all(town.context, town.connection, [other, erasure], DOER)
-    assert ledger.step_of(town.connection, erasure) is Step.COPIES
-    forget_erasures(town.connection)
+        perform_all(known_town.context, known_town.connection, [other, erasure], DOER)
+    assert ledger.step_of(known_town.connection, erasure) is Step.COPIES
+    forget_erasures(known_town.connection)
 
 
-def test_a_bucket_from_before_an_erasure_is_erased_again(town: Town) -> None:
-    forget_erasures(town.connection)
-    erasure = ledger.record(town.connection, wanted(town.settings, SUBJECTS))
-    erasure_log.publish(town.settings, town.types, erasure)
+def test_a_bucket_from_before_an_erasure_is_erased_again(known_town: Town) -> None:
+    forget_erasures(known_town.connection)
+    erasure = ledger.record(known_town.connection, wanted(known_town.settings, SUBJECTS))
+    erasure_log.publish(known_town.settings, known_town.types, erasure)
     for step in list(Step)[1:]:
-        ledger.finish(town.connection, erasure, step)
-    add_published(town.settings, town.connection)  # the archive is as before the erasure
-    assert ledger.step_of(town.connection, erasure) is Step.PUBLISHED
-    forget_erasures(town.connection)
+        ledger.finish(known_town.connection, erasure, step)
+    add_published(known_town.settings, known_town.connection)  # the archive is as before the erasure
+    assert ledger.step_of(known_town.connection, erasure) is Step.PUBLISHED
+    forget_erasures(known_town.connection)
 
 
+@pytest.mark.nightly  # the test of nothing that is left erases one version of each view
 def test_a_version_that_readers_see_beside_the_declared_one_is_erased_too(town: Town) -> None:
     forget_erasures(town.connection)
     file = town.settings.views_folder / "sessions.py"

@@ -212,6 +212,7 @@ def test_an_application_asks_over_http(ground: Archived) -> None:
         require_each_row_once(api, rows, first_tick)
 
 
+@pytest.mark.nightly
 def test_an_application_asks_about_a_version_beside(ground: Archived) -> None:
     """Its code is the file that the database has kept. Without a version, the past is that of what readers see."""
     view, lab, past = ground.compiled.name, ground.lab, {"as_of": "2026-03-01T00:03:20Z"}

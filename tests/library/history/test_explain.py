@@ -321,6 +321,7 @@ def test_an_explanation_that_leaves_an_event_out_is_wrong(ground: Archived, monk
         require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
 
 
+@pytest.mark.nightly
 @pytest.mark.ground(view=PER_URL, filled=in_order(SPENT))
 def test_an_expired_row_still_has_its_events(ground: Archived) -> None:
     minute: dict[str, str | None] = {"minute": "2026-03-01T00:00:00+00:00", "url": "a"}

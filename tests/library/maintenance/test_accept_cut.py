@@ -15,6 +15,7 @@ from confluent_kafka import Message, Producer
 from tests.builders.views import a_view, an_exclusion, merged_to
 from tests.deadline import deadline, until
 from tests.library.kafka_cut import lose_end_of_logs
+from tests.nightly_cases import nightly_except
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import Progress, ensure_table, identifier, open_catalog
 from truelog.control import log_cuts
@@ -205,7 +206,7 @@ def _require_free_leases(settings: Settings) -> None:
         raise ServiceDown(f"{held} locks are held")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", nightly_except(["accept_cut.moved"], STEPS))
 def test_killed_at_each_step_and_repeated(world: World, step: str, tmp_path: Path) -> None:
     topic = f"crash_{step.replace('.', '_')}"
     kill(world, topic, step, tmp_path / "fired")

@@ -96,6 +96,7 @@ def test_a_row_that_no_batch_explains_was_changed_by_hand(ground: Archived) -> N
     ]
 
 
+@pytest.mark.nightly
 def test_a_lost_batch_is_found_beside_a_row_that_was_raised_by_hand(ground: Archived) -> None:
     """Together, no range explains them, because a loss lowers sums only."""
     ground.lab.connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.own.name)))
@@ -116,6 +117,7 @@ def test_a_lost_batch_is_found_beside_a_row_that_was_raised_by_hand(ground: Arch
     ]
 
 
+@pytest.mark.nightly
 def test_a_row_with_an_event_that_adds_nothing_is_unknown(ground: Archived) -> None:
     """The loss of the event would also change only `last`."""
     ground.click(0, [("empty", "0", 0), ("empty", "2", 1)])

@@ -11,6 +11,7 @@ from tests.library.open_transaction import open_transaction
 from tests.library.relay import relay_process
 from tests.library.relay.read_topic import values
 from tests.library.relay.relay_process import FENCED, RESYNC, TableFeed
+from tests.nightly_cases import nightly_except
 from tests.scenes.applications import STARTED, Application, start
 from truelog.log import topics
 from truelog.log.access import RELAY_PLACES
@@ -46,7 +47,7 @@ def finish(settings: Settings, feed: TableFeed, *disarmed: str) -> None:
     assert relay(settings, feed, *disarmed).wait_death(60) == 0
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", nightly_except(["relay.sent"], POINTS))
 def test_a_relay_that_is_killed_publishes_each_row_once(platform: Settings, feed: TableFeed, point: str) -> None:
     killed = relay(platform, feed, fault=f"{point}:{1 if point == 'relay.started' else 2}:kill")
     killed.wait_kill()
@@ -61,7 +62,7 @@ def test_a_place_outside_the_transaction_repeats_rows(platform: Settings, feed: 
     assert values(platform, feed.topic) == [*range(1, 11), *range(1, ROWS + 1)]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", nightly_except(["relay.sent"], POINTS))
 def test_a_second_relay_ends_the_first(platform: Settings, feed: TableFeed, point: str) -> None:
     first = relay(platform, feed, fault=f"{point}:1:stop")
     first.wait_fault()

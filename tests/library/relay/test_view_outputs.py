@@ -13,6 +13,7 @@ from tests.command import answer
 from tests.library.open_transaction import open_transaction
 from tests.library.relay.published import EXACT, Published, declared, deployed
 from tests.library.relay.read_topic import records
+from tests.nightly_cases import nightly_except
 from tests.scenes.applications import start
 from truelog.kernel import merge
 from truelog.lag import output_lag
@@ -80,7 +81,7 @@ def test_the_headers_of_a_record(platform: Settings, view: Published) -> None:
     assert removed.value() is None
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", nightly_except(["relay.sent"], POINTS))
 def test_nothing_is_lost_or_repeated_if_the_service_is_killed(platform: Settings, view: Published, point: str) -> None:
     fault = f"{point}:{1 if point == 'relay.started' else 3}:kill"
     killed = start(platform, str(Path(service.__file__)), fault=fault)

@@ -257,6 +257,7 @@ def test_an_abandoned_replay_is_replaced_or_dropped(ground: Archived) -> None:
     assert store.drop_over(settings) == ["copy"]
 
 
+@pytest.mark.nightly
 def test_a_view_may_take_the_name_of_a_replay(ground: Archived) -> None:
     """A replay that is built has left nothing where a view of its name would put its own."""
     connection = ground.lab.connection

@@ -188,6 +188,7 @@ def test_wrong_rows_are_found_and_the_view_is_built_again(ground: Archived) -> N
     assert [((r.before or {})["pairs"], (r.after or {})["pairs"]) for r in detail.repairs] == [(7, 4)]
 
 
+@pytest.mark.nightly
 def test_the_next_build_replaces_wrong_rows_even_if_the_archive_has_nothing_new(ground: Archived) -> None:
     build(ground)
     spoil(ground)
@@ -196,6 +197,7 @@ def test_the_next_build_replaces_wrong_rows_even_if_the_archive_has_nothing_new(
     assert (read(ground)["ann"], "differ" in status(ground).reason) == (4, False)
 
 
+@pytest.mark.nightly
 def test_an_archive_that_has_gone_back_does_not_take_readers_back(ground: Archived) -> None:
     build(ground)
     ahead = "UPDATE truelog.batch_position SET next_offset = next_offset + 1 WHERE view = %s"
@@ -204,6 +206,7 @@ def test_an_archive_that_has_gone_back_does_not_take_readers_back(ground: Archiv
         build(ground)
 
 
+@pytest.mark.nightly
 def test_rows_of_another_reading_are_built_again(ground: Archived) -> None:
     build(ground)
     spoil(ground)

@@ -105,6 +105,7 @@ def test_the_differing_rows_of_all_tables_are_listed(ground: Archived) -> None:
     assert [(row.side, row.streamed is None) for row in rows] == [("", True), ("dropped", False)]
 
 
+@pytest.mark.nightly
 def test_a_wrong_partial_of_a_side_table_is_replaced(ground: Archived) -> None:
     spark, settings, rebuilder = ground.lab.spark, ground.lab.settings, ground.rebuilder
     begin, end = Positions({"click": {0: 0, 1: 0}}, ground.ids), ground.positions.only(["click"])
@@ -118,6 +119,7 @@ def test_a_wrong_partial_of_a_side_table_is_replaced(ground: Archived) -> None:
     assert audit_partials(rebuilder, every=True).wrong == []
 
 
+@pytest.mark.nightly
 def test_a_fallback_answers_for_the_side_table_too(ground: Archived) -> None:
     ground.click(0, [("late", "6", LATE)])
     try:

@@ -110,6 +110,7 @@ def test_rows_that_a_wrong_tick_has_kept(ground: Archived) -> None:
     assert rows(ground) == {"c": 1}
 
 
+@pytest.mark.nightly
 def test_a_wrong_clock_that_was_mended_still_explains_the_rows_of_other_views(ground: Archived) -> None:
     """Another view's comparison has replaced the tick, and the view has merged again."""
     spoil(ground, 10)

@@ -134,7 +134,14 @@ class _KilledError(BaseException):
     """Ends a merge without the cleanup that an error gets."""
 
 
-@pytest.mark.parametrize(("point", "staged"), [("merge.staged", 2), ("merge.added", 2), ("merge.committed", 0)])
+@pytest.mark.parametrize(
+    ("point", "staged"),
+    [
+        pytest.param("merge.staged", 2, marks=pytest.mark.nightly),
+        ("merge.added", 2),
+        pytest.param("merge.committed", 0, marks=pytest.mark.nightly),
+    ],
+)
 def test_after_a_kill_the_batch_counts_once(
     ground: Archived, monkeypatch: pytest.MonkeyPatch, point: str, staged: int
 ) -> None:
@@ -187,6 +194,7 @@ def test_rows_that_follow_from_a_wrong_row_of_seen_are_repaired(ground: Archived
     assert [time for _, _, time in seen(ground)] == [0, 0, 1, 1]
 
 
+@pytest.mark.nightly
 def test_what_the_stream_adds_before_a_repair_is_repaired_with_it(
     ground: Archived, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +245,7 @@ def test_a_merge_that_has_read_seen_before_a_repair_is_refused(
     assert compare(ground.rebuilder).verdict == "EQUAL"
 
 
+@pytest.mark.nightly
 def test_a_fallback_and_another_reading_leave_out_copies(ground: Archived) -> None:
     ground.append(0, [Click("x", 0), Click("x", 1)])
     ground.stream()
@@ -258,6 +267,7 @@ def test_the_executors_role_may_read_seen_and_no_other_table(ground: Archived) -
     assert ([each.side for each in ground.compiled.tables], allowed) == (["", "seen"], [(False,), (True,)])
 
 
+@pytest.mark.nightly
 def test_a_wrong_partial_is_a_proved_cause(ground: Archived) -> None:
     """The records, each event once, add up to the streamed rows."""
     ground.append(0, [Click("x", 0), Click("x", 1)])
@@ -276,6 +286,7 @@ def test_a_recompute_makes_no_partial_of_seen(ground: Archived) -> None:
     assert kinds.daily(ground.compiled) == (ground.compiled.own,)
 
 
+@pytest.mark.nightly
 def test_a_late_event_and_its_copy_are_dropped_once(lab: Lab, s3: Settings) -> None:
     """The clicks happened up to three hours before they reached the log."""
     ground = new_archive(lab, s3, replace(ONCE, allowed_lateness="1 hour"))

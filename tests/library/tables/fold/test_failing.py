@@ -80,6 +80,7 @@ def test_a_bad_record_and_a_failing_group_of_one_batch_are_both_left_out(ground:
     require_equal(ground, from_raw=True)
 
 
+@pytest.mark.nightly
 def test_a_certificate_of_a_view_with_a_failing_group_is_verified(ground: Archived) -> None:
     ground.click(1, [("a", HUGE, 3)])
     ground.stream()
@@ -134,6 +135,7 @@ def test_few_groups_are_found_among_many(ground: Archived, monkeypatch: pytest.M
     assert rows(ground) == {"a": 1, "b": 2, "c": 3} | {url: 2 for url in urls if url not in ("u7", "u30")}
 
 
+@pytest.mark.nightly
 def test_a_failing_step_leaves_no_checkpoint(lab: Lab, s3: Settings) -> None:
     ground = new_archive(lab, s3, IN_STEPS)
     ground.click(0, [("a", "1", 0)] * 5 + [("b", "2", 0)] * 3)

@@ -80,6 +80,7 @@ def test_a_row_that_does_not_follow_from_its_inputs_is_repaired(ground: Archived
     ground.require_output()
 
 
+@pytest.mark.nightly
 def test_a_wrong_input_and_the_rows_that_follow_from_it_are_repaired(ground: Archived) -> None:
     [inputs] = ground.compiled.sides
     change(ground, inputs.name, "UPDATE {} SET spent = 8 WHERE spent = 1")

@@ -74,14 +74,22 @@ def fail(ground: Archived, seconds: int, *urls: str) -> None:
 
 
 def test_failing_groups_that_have_expired_do_not_count(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failing, "MOST", 2)
-    fail(ground, 0, "b", "c")
-    assert failed(ground) == ["b", "c"]
+    monkeypatch.setattr(failing, "MOST", 1)
+    fail(ground, 0, "b")
+    assert failed(ground) == ["b"]
     ground.tick(HOUR + 120)
     ground.stream()
     assert failed(ground) == []
+    fail(ground, 51 * 60, "d")
+    assert failed(ground) == ["d"]
+
+
+@pytest.mark.nightly
+def test_late_failing_groups_do_not_count_in_any_layer(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failing, "MOST", 2)
+    ground.tick(HOUR + 120)
     fail(ground, 51 * 60, "d", "e")
-    fail(ground, 3, "f", "g", "h")  # late: their groups have expired
+    fail(ground, 3, "f", "g", "h")  # their groups have expired
     assert failed(ground) == ["d", "e"]
     require_equal(ground)
     verify(ground)
@@ -100,6 +108,7 @@ def verify(ground: Archived) -> None:
     assert verifier.verify(certified).answer == "EQUAL"
 
 
+@pytest.mark.nightly
 def test_a_plan_that_was_made_before_a_group_expired_goes_on_without_it(
     ground: Archived, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_batch_loads_the_last_checkpoint_and_the_inputs_after_it(ground: Archi
     assert compare(ground.rebuilder).verdict == "EQUAL"
 
 
+@pytest.mark.nightly
 def test_an_input_before_a_checkpoint_replaces_the_checkpoint(ground: Archived) -> None:
     """No producer of ours writes the events of a key to two partitions, but another producer may."""
     spell(ground, 1, "a", "two")
@@ -148,6 +149,7 @@ def test_a_wrong_checkpoint_and_the_row_that_follows_from_it_are_repaired(ground
     assert (repaired.verdict, repaired.repaired, rows(ground)) == ("EQUAL", 3, [("a", "ones"), ("b", "x")])
 
 
+@pytest.mark.nightly
 def test_a_missing_checkpoint_is_found_although_the_rows_are_right(ground: Archived) -> None:
     change(ground, saved(ground), "DELETE FROM {} WHERE url = 'a'")
     spell(ground, 0, "a", "s")
@@ -161,6 +163,7 @@ def test_a_missing_checkpoint_is_found_although_the_rows_are_right(ground: Archi
     assert [number for _, number, *_ in checkpoints(ground)] == [2, 4]
 
 
+@pytest.mark.nightly
 def test_a_wrong_input_is_repaired_with_all_that_follows_from_it(ground: Archived) -> None:
     inputs = ground.compiled.sides[0].name
     change(ground, inputs, "UPDATE {} SET word = 'e' WHERE url = 'a' AND \"offset\" = 2")
@@ -173,6 +176,7 @@ def test_a_wrong_input_is_repaired_with_all_that_follows_from_it(ground: Archive
     assert rows(ground) == [("a", "ones"), ("b", "x")]
 
 
+@pytest.mark.nightly
 def test_a_certificate_a_fallback_and_another_reading_cover_checkpoints(ground: Archived) -> None:
     found = reconcile(ground.lab.context, ground.compiled)
     assert found.certificate is not None
@@ -208,7 +212,7 @@ def one_too_early(stepped: Stepped, states: DataFrame) -> DataFrame:
 right = Stepped.checkpoints
 
 
-@pytest.mark.parametrize("defect", [at_the_end_of_a_batch, one_too_early])
+@pytest.mark.parametrize("defect", [at_the_end_of_a_batch, pytest.param(one_too_early, marks=pytest.mark.nightly)])
 def test_checkpoints_elsewhere_are_found(ground: Archived, monkeypatch: pytest.MonkeyPatch, defect: object) -> None:
     spell(ground, 0, "a", "two")
     with monkeypatch.context() as planted:

@@ -176,6 +176,7 @@ def test_wrong_rows_and_what_followed_from_them_are_repaired(timeline: Timeline)
     assert timeline.rows() == timeline.oracle.timeline()
 
 
+@pytest.mark.nightly
 def test_the_cause_of_a_wrong_count_is_named(timeline: Timeline) -> None:
     timeline.send(FOLLOW, TWEET)
     timeline.spoil("", "UPDATE {} SET entries = 5")

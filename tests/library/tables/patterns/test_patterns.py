@@ -55,6 +55,7 @@ def test_rules_that_change_between_batches_judge_the_events_after_their_change(g
     ground.require_output()
 
 
+@pytest.mark.nightly
 def test_a_rule_that_is_read_late_judges_the_events_from_its_beginning(ground: Archived) -> None:
     """A stream may read the events of a rule before its record."""
     begins = ends(ground)
@@ -125,6 +126,7 @@ def test_a_merge_with_a_changed_rule_that_dies_changes_nothing(
     assert compare(ground.rebuilder).verdict == "EQUAL"
 
 
+@pytest.mark.nightly
 def test_an_entity_with_too_many_events_keeps_the_matches_that_it_had(ground: Archived) -> None:
     """A match that is shown stays. A match that waits when the view stops searching might be undone, so it vanishes."""
     set_rule(ground, "pair", **PAIR)

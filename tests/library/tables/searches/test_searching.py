@@ -40,6 +40,7 @@ def test_searches_that_change_between_batches_judge_the_events_after_their_chang
     ground.require_output()
 
 
+@pytest.mark.nightly
 def test_a_search_that_is_read_late_judges_the_events_from_its_beginning(ground: Archived) -> None:
     """A stream may read the events of a search before its record."""
     begins = ends(ground)
