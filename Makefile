@@ -1,7 +1,7 @@
 # The commands that people and CI run. Install only with `make install`. The lock leaves out pyspark-client, which would
 # overwrite PySpark files, and every package is verified by its hash.
 
-.PHONY: install demo demo-cdc test affected platform browser nightly check bench bench-quick up down lock jars
+.PHONY: install client demo demo-cdc test affected platform browser nightly check bench bench-quick up down lock jars
 
 # Without bytecode, each process compiles what it imports: `truelog status` would need three times the CPU.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,6 +27,11 @@ install: .venv/.installed jars
 # Fetches the jars only once. A stamp file beside the jars contains the hash of the ivy.xml that they came from.
 jars: .venv/.installed
 	@.venv/bin/python -m runtime
+
+# Builds the wheel of the client for applications (docs/applications.md) into DIST.
+DIST = dist
+client: .venv/bin/python
+	$(UV) build --quiet --wheel --out-dir $(DIST) clients/python
 
 # Starts the whole platform and shows it in operation. This is safe to run again.
 demo: install

@@ -31,6 +31,7 @@ from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.storage import bucket
+from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
@@ -57,6 +58,16 @@ PER_URL = View(
     measures={"spent": Sum(), "last": Max()},
     keep="1 hour",
 )
+
+
+def require_output(connection: Connection, compiled: CompiledView) -> None:
+    """Require that the records of the view's output, applied in order, give the rows that readers see."""
+    rows: dict[str, str] = {}
+    query = "SELECT key, value FROM truelog.outbox WHERE view = %s ORDER BY number"
+    for key, value in connection.execute(query, (compiled.name,)).fetchall():
+        rows.pop(str(key), None)
+        rows |= {} if value is None else {str(key): str(value)}
+    assert rows == dict(connection.execute(changes.all_rows(compiled.own)).fetchall())
 
 
 @dataclass(frozen=True)
@@ -138,13 +149,7 @@ class Archived:
         BatchApplier(self.lab.settings).apply(connection, self.compiled, batch, current if current.offsets else start)
 
     def require_output(self) -> None:
-        """Require that the records of the view's output, applied in order, give the rows that readers see."""
-        rows: dict[str, str] = {}
-        query = "SELECT key, value FROM truelog.outbox WHERE view = %s ORDER BY number"
-        for key, value in self.lab.connection.execute(query, (self.compiled.name,)).fetchall():
-            rows.pop(str(key), None)
-            rows |= {} if value is None else {str(key): str(value)}
-        assert rows == dict(self.lab.connection.execute(changes.all_rows(self.compiled.own)).fetchall())
+        require_output(self.lab.connection, self.compiled)
 
     def _click(self, url: str, spent: str, second: float) -> dict[str, str]:
         return {"url": url, "search_id": spent, "visitor_id": "v", "occurred_at": self._at(second)}

@@ -50,6 +50,16 @@ def imports_from_above(root: Path) -> list[str]:
     ]
 
 
+def imports_of_the_client(root: Path) -> list[str]:
+    """Imports of the platform by the client: its wheel has no other package (clients/python/pyproject.toml)."""
+    return [
+        f"{name}:{line} imports {imported}; the client may import only itself"
+        for name, tree in modules(root, f"{LIBRARY}/client/*.py")
+        for line, imported in _imports(tree)
+        if imported.startswith((".", "truelog")) and not f"{imported}.".startswith("truelog.client.")
+    ]
+
+
 def circles(root: Path) -> list[str]:
     """Groups of modules that import each other, directly or through others, at any time."""
     names = {_module(name): tree for name, tree in modules(root, f"{LIBRARY}/*.py")}
@@ -144,6 +154,10 @@ def test_the_runtime_does_not_import_what_uses_it() -> None:
     assert imports_from_above(PROJECT) == []
 
 
+def test_the_client_imports_nothing_of_the_platform() -> None:
+    assert imports_of_the_client(PROJECT) == []
+
+
 def test_no_package_is_too_large() -> None:
     assert packages_too_large(PROJECT) == []
 
@@ -211,6 +225,17 @@ def test_imports_of_what_uses_the_runtime_are_seen(tmp_path: Path) -> None:
     assert [problem.partition(",")[0] for problem in imports_from_above(tmp_path)] == [
         "include/runtime/a.py:1 imports truelog.cli.failure",
         "include/runtime/b.py:2 imports pages",
+    ]
+
+
+def test_imports_of_the_platform_by_the_client_are_seen(tmp_path: Path) -> None:
+    text = "import httpx\nfrom truelog.client import page\nfrom truelog.client.page import Page\n"
+    wrong = "from truelog.support import errors\nfrom truelog import __version__\nfrom . import page\n"
+    plant(tmp_path, {f"{LIBRARY}/client/a.py": text + wrong, f"{LIBRARY}/log/a.py": wrong})
+    assert [problem.partition(";")[0] for problem in imports_of_the_client(tmp_path)] == [
+        f"{LIBRARY}/client/a.py:4 imports truelog.support",
+        f"{LIBRARY}/client/a.py:5 imports truelog.__version__",
+        f"{LIBRARY}/client/a.py:6 imports .",
     ]
 
 

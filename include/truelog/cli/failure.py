@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from truelog.cli.output import Exit, say
+from truelog.client.errors import ClientError
 from truelog.support.errors import BadInput, TruelogError
 from truelog.support.settings import default_home
 
@@ -39,7 +40,7 @@ def explained() -> Iterator[None]:
 
 def explain(error: Exception) -> tuple[Exit, str]:
     """The exit code and the message for an exception. The log in the home gets the traceback of unexpected errors."""
-    if isinstance(error, TruelogError):
+    if isinstance(error, TruelogError | ClientError):
         return (Exit.BAD_USE if isinstance(error, BadInput) else Exit.UNKNOWN), f"{type(error).__name__}: {error}"
     if isinstance(error, UnicodeError):
         return Exit.BAD_USE, "An argument is not valid UTF-8."

@@ -14,14 +14,12 @@ ClientError
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from truelog.support.errors import TruelogError
-
 if TYPE_CHECKING:
     from truelog.client.receipt import Receipt
 
 
-class ClientError(TruelogError):
-    """Base class of the errors of the client."""
+class ClientError(Exception):
+    """Base class of the errors of the client. The client's package does not have the errors of the platform."""
 
 
 class Unavailable(ClientError):

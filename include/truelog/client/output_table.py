@@ -7,10 +7,12 @@ with OutputTable("view.cart.v1", {"bootstrap.servers": "127.0.0.1:19092", …}) 
 
 A compacted topic lacks earlier records, so the rows before its end were never in the view together. The reader
 therefore asks where the topic ends, and shows nothing before it has read up to there. Tombstones stay in the topic for
-`delete.retention.ms`. A reader that was away for longer may have missed some, so it begins again from nothing.
+`delete.retention.ms`. A reader that was away for longer may have missed some, so it begins again from nothing. So does
+a reader whose next record is gone: the topic was created again, or lost records. The log of the program says why.
 """
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from decimal import Decimal
@@ -45,6 +47,12 @@ _READING = {
     "auto.offset.reset": "error",
 }
 
+log = logging.getLogger(__name__)
+
+
+class _OffsetGone(Unavailable):
+    """The topic does not have the next offset."""
+
 
 class OutputTable:
     """The rows of an output topic, by the text of their keys, as the view had them after one of its transactions."""
@@ -61,7 +69,7 @@ class OutputTable:
         self._consumer = Consumer({"group.id": "truelog-table", **settings, **_READING})
         self._read: dict[str, Mapping[str, Any]] = {}
         self._shown: Mapping[str, Mapping[str, Any]] = {}
-        self._next = 0
+        self._next, self._is_gone = 0, False
         try:
             self._begin()
         except BaseException:
@@ -80,15 +88,19 @@ class OutputTable:
             Unavailable: Kafka did not answer in time, or the topic is gone.
         """
         until = time.monotonic() + seconds
-        while not self._must_begin():
-            asked, end = _now(), self._offset(_LATEST)
-            if end > self._next:
-                self._read_to(end, asked)
-                return True
-            if (rest := until - time.monotonic()) <= 0:
-                self._since = asked
-                return False
-            self._keep(self._consumer.poll(min(rest, 0.5)))
+        try:
+            while not (reason := self._reason_to_begin()):
+                asked, end = _now(), self._offset(_LATEST)
+                if end > self._next:
+                    self._read_to(end, asked)
+                    return True
+                if (rest := until - time.monotonic()) <= 0:
+                    self._since = asked
+                    return False
+                self._keep(self._consumer.poll(min(rest, 0.5)))
+        except _OffsetGone as gone:
+            reason = str(gone)
+        log.warning("%s: the table begins again: %s", self._topic, reason)
         self._begin()
         return True
 
@@ -105,13 +117,17 @@ class OutputTable:
     def _begin(self) -> None:
         """Read everything from the beginning. The earlier rows stay visible until the end is reached."""
         self._since, self._id, self._retention = _now(), self._topic_id(), self._retention_seconds()
-        self._read, self._next = {}, self._offset(_EARLIEST)
+        self._read, self._next, self._is_gone = {}, self._offset(_EARLIEST), False
         self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         self._read_to(self._offset(_LATEST), self._since)
 
-    def _must_begin(self) -> bool:
-        """Whether tombstones may be gone that were not read yet, or the whole topic is another one."""
-        return self._age() > self._retention or self._topic_id() != self._id
+    def _reason_to_begin(self) -> str:
+        """Why the records behind the next offset do not continue the rows. Empty if they do."""
+        if self._is_gone:
+            return f"it no longer has offset {self._next}"
+        if self._age() > self._retention:
+            return f"tombstones may be gone that were not read within {_RETENTION}"
+        return "" if self._topic_id() == self._id else "it was created again"
 
     def _age(self) -> float:
         """How long ago nothing was unread. A machine that slept shows it in the time of day."""
@@ -136,6 +152,9 @@ class OutputTable:
         if message is None:
             return False
         error = message.error()
+        if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._is_gone = True  # the client reads no further, and says so only once
+            raise _OffsetGone(f"{self._topic}: {error.str()}")
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             return False  # the client goes on by itself
         if error is not None:

@@ -18,10 +18,10 @@ from truelog.support.settings import Settings
 
 DEAD_SECONDS = 30.0
 _STALL_SECONDS = 120.0
-_RESYNC = "resync:"  # how the relay begins the reason (`truelog.relay.view_outputs`)
+RESYNC = "resync:"  # how the relay begins the reason (`truelog.relay.view_outputs`)
 
 _OUTPUTS = """
-    SELECT view, version, number, sent, trouble, (
+    SELECT view, version, number, greatest(sent, first - 1), trouble, (
         SELECT extract(epoch FROM now() - made_at)::float8 FROM truelog.output_step s
         WHERE (s.view, s.version) = (o.view, o.version) AND last > o.sent ORDER BY last LIMIT 1
     ) FROM truelog.output o WHERE beginning IS NOT NULL ORDER BY view, version
@@ -30,7 +30,10 @@ _OUTPUTS = """
 
 @dataclass(frozen=True)
 class OutputLag:
-    """What is known of one output. `seconds` is the age of the oldest row that is not published, 0 if there is none."""
+    """What is known of one output. `seconds` is the age of the oldest row that is not published, 0 if there is none.
+
+    sent: no row up to this number is to be published: it was, or it belongs to an earlier beginning.
+    """
 
     view: str
     version: int
@@ -44,6 +47,10 @@ class OutputLag:
     def rows(self) -> int:
         """How many rows are not published."""
         return max(0, self.number - self.sent)
+
+    @property
+    def is_relay_down(self) -> bool:
+        return self.look_age is None or self.look_age > DEAD_SECONDS
 
 
 def outputs(connection: Connection) -> list[OutputLag]:
@@ -66,10 +73,12 @@ def look_age(connection: Connection) -> float | None:
 def assess(lag: OutputLag, settings: Settings) -> tuple[LagVerdict, str]:
     """The verdict, and its reason."""
     behind = f"{lag.rows:,} rows are not published; the oldest is {in_words(lag.seconds)} old"
+    if 2 * lag.rows > settings.outbox_rows:  # `truelog.maintenance.outbox_limit`
+        behind += f"; beyond {settings.outbox_rows:,} the earliest leave the outbox, and the output needs a resync"
     reason = f"{behind}: {lag.trouble}" if lag.trouble else behind
-    if lag.trouble.startswith(_RESYNC):
-        return LagVerdict.REWIND, lag.trouble.removeprefix(_RESYNC).strip()
-    if lag.look_age is None or lag.look_age > DEAD_SECONDS:
+    if lag.trouble.startswith(RESYNC):
+        return LagVerdict.REWIND, lag.trouble.removeprefix(RESYNC).strip()
+    if lag.is_relay_down:
         since = "never looked" if lag.look_age is None else f"not looked for {in_words(lag.look_age)}"
         return LagVerdict.STOP, f"the relay has {since}; {behind}"
     if lag.seconds >= _STALL_SECONDS:

@@ -155,6 +155,8 @@ class Settings(
     lag_late_seconds: PositiveFloat = 60.0  # a reader's lag, beyond its trigger, that raises a warning
     # An alert is raised if retention will overtake a reader within this time.
     lag_falling_seconds: PositiveFloat = 6 * 3600.0
+    # Changed rows of a view that may wait while the relay or Kafka is down: see `truelog.maintenance.outbox_limit`.
+    outbox_rows: PositiveInt = 10_000_000
     data_docs_keep_seconds: PositiveFloat = 90 * 86_400.0  # how long Great Expectations' rendered pages are kept
     # How long upkeep keeps results and superseded versions: see `truelog.maintenance.retention`.
     history_keep_seconds: PositiveFloat = 90 * 86_400.0  # comparisons, validations, repairs, launches and audits

@@ -11,6 +11,7 @@ from truelog.archive.table import ensure_table, open_catalog
 from truelog.cli import main
 from truelog.cli.failure import explain
 from truelog.cli.output import Exit
+from truelog.client.errors import Unavailable
 from truelog.log import topics
 from truelog.schema.event import load_events
 from truelog.support.settings import PROJECT, Settings
@@ -191,6 +192,11 @@ def test_bad_use_is_2(tmp_path: Path, words: tuple[str, ...]) -> None:
     code, printed = run(*(word.format(**files) if "{" in word else word for word in words))
     assert code == Exit.BAD_USE, printed
     assert "Traceback" not in printed
+
+
+def test_an_error_of_the_client_is_shown_as_it_is() -> None:
+    """It is not an error of the platform, because the package of the client does not have these."""
+    assert explain(Unavailable("gave up after 60 s")) == (Exit.UNKNOWN, "Unavailable: gave up after 60 s")
 
 
 def test_an_unexpected_error_leaves_its_traceback_in_a_private_log(settings: Settings) -> None:

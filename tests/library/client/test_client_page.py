@@ -1,7 +1,12 @@
-"""The page of `docs/applications.md` that updates itself, with its back end, in a JavaScript runtime."""
+"""The page of `docs/applications.md` that updates itself, with its back end, in a JavaScript runtime.
+
+The commands of that page run here too.
+"""
 
 import json
+import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -13,6 +18,7 @@ import httpx
 import pytest
 from pyspark.sql.types import LongType, StringType
 
+from tests.command import answer
 from tests.deadline import deadline, until
 from tests.library.services.api.streaming import serving
 from truelog import Sum, View
@@ -75,17 +81,31 @@ def program(*command: str, **options: object) -> Iterator[subprocess.Popen[str]]
             process.kill()
 
 
+def keys() -> dict[str, str]:
+    """What the commands of the page print: the key of each role."""
+    commands = [shlex.split(line) for line in example(".venv/bin/truelog key add").splitlines()]
+    return {made["role"]: made["key"] for made in (answer(*words) for _, *words in commands)}
+
+
+def ask_over_http(url: str) -> httpx.Response:
+    """What the example does with `curl`."""
+    program, option, header, address = shlex.split(os.path.expandvars(example("curl")))
+    assert (program, option) == ("curl", "-H")
+    name, _, value = header.partition(": ")
+    return httpx.get(address.replace("http://127.0.0.1:18083", url), headers={name: value}, timeout=deadline(30))
+
+
 @pytest.fixture
-def page(postgresql: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
-    """The folder and the address of the page, which its own back end serves."""
+def page(postgresql: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str, str]]:
+    """The folder and the address of the page, which its own back end serves, and the address of the API."""
+    monkeypatch.setenv("SHOP_READS", keys()["reader"])
     with serving(postgresql) as api, socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
         free.close()
         for name, begin in (("timeline.html", "<!doctype html>"), ("timeline.py", "# timeline.py")):
             (tmp_path / name).write_text(example(begin).replace("http://127.0.0.1:18083", api.url))
-        monkeypatch.setenv("SHOP_READS", postgresql.reader_key.get_secret_value())
         with program(sys.executable, "timeline.py", str(port), cwd=tmp_path, stderr=subprocess.DEVNULL):
-            yield tmp_path, f"http://127.0.0.1:{port}"
+            yield tmp_path, f"http://127.0.0.1:{port}", api.url
 
 
 def page_of(address: str) -> str:
@@ -101,14 +121,14 @@ def page_of(address: str) -> str:
     return httpx.get(address, timeout=deadline(30)).text
 
 
-def test_the_page_shows_a_timeline_and_updates_itself(postgresql: Settings, page: tuple[Path, str]) -> None:
+def test_the_page_shows_a_timeline_and_updates_itself(postgresql: Settings, page: tuple[Path, str, str]) -> None:
     """It has no key, and sees no change of another reader."""
-    folder, address = page
+    folder, address, api = page
     with connect(postgresql, autocommit=True) as connection:
         deploy.deploy_table(connection, timeline())
         post(connection, timeline(), "bob", "t1")
         html = page_of(address)
-        assert postgresql.reader_key.get_secret_value() not in html
+        assert os.environ["SHOP_READS"] not in html
         assert len(example("<!doctype html>").splitlines()) <= 20
         [script] = re.findall(r"<script type=\"module\">(.*?)</script>", html, re.DOTALL)
         (folder / "page.js").write_text(BROWSER + script)
@@ -119,3 +139,5 @@ def test_the_page_shows_a_timeline_and_updates_itself(postgresql: Settings, page
             post(connection, timeline(), "eve", "t2")
             post(connection, timeline(), "bob", "t3")
             assert sorted(json.loads(shown.stdout.readline())) == ["ann: says t1", "ann: says t3"]
+        rows = ask_over_http(api).raise_for_status().json()["rows"]
+        assert sorted(row["text"] for row in rows) == ["says t1", "says t3"]

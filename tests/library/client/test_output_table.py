@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
 
 from tests.deadline import deadline, until
 from tests.library.relay.published import Published, declared, deployed, publish_all
 from truelog.client import output_table
 from truelog.client.errors import Unavailable
 from truelog.client.output_table import OutputTable
+from truelog.log import topics
 from truelog.relay import view_feed, view_outputs
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
@@ -121,6 +123,33 @@ def test_a_topic_that_was_created_again_is_read_again(view: Published) -> None:
         publish_all(view.settings)
         assert table.follow(deadline(10))
         require_equal(table, view)
+
+
+def test_a_reader_whose_next_record_was_deleted_begins_again(
+    view: Published, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after `kafka-delete-records`, or after an unclean change of the leader. It goes on from there."""
+    config = view_feed.OUTPUT_CONFIG | {"cleanup.policy": "compact,delete"}  # Kafka deletes no records without `delete`
+    monkeypatch.setattr(view_outputs, "OUTPUT_CONFIG", config)
+    view.change({"p1": "1", "p2": "1"})
+    publish_all(view.settings)
+    with opened(view) as table:
+        partition = TopicPartition(view.topic, 0, OFFSET_END)
+        table._consumer.pause([partition])  # it would fetch the next records before they are deleted
+        view.change({"p1": "2", "p3": "3"}, "p2")
+        publish_all(view.settings)
+        admin = topics.client(view.settings, KafkaUser.ADMIN)
+        admin.delete_records([partition])[partition].result(deadline(10))
+        view.change({"p1": "4"})
+        publish_all(view.settings)
+        table._consumer.resume([partition])
+        assert table.follow(deadline(10))
+        assert [(each["product"], each["amount"]) for each in table.rows.values()] == [("p1", 4)]
+        assert "begins again" in caplog.text
+        view.change({"p5": "5"})
+        publish_all(view.settings)
+        assert table.follow(deadline(10))
+        assert [each["product"] for each in table.rows.values()] == ["p1", "p5"]
 
 
 def test_a_topic_that_does_not_exist_is_named(platform: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,11 +20,11 @@ from truelog.kernel import merge
 from truelog.lag import output_lag
 from truelog.lag.verdict import LagVerdict
 from truelog.log.kafka_reader import headers_of
-from truelog.maintenance import resync
+from truelog.maintenance import outbox_limit, resync
 from truelog.relay import view_feed, view_outputs
 from truelog.relay.view_feed import ViewFeed
 from truelog.services.relay import recent_look, service
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect, read_value
 from truelog.support.errors import BadDeclaration, BadInput, ServiceDown
 from truelog.support.settings import Settings
 from truelog.tables import deploy
@@ -100,6 +101,17 @@ def test_a_transaction_that_is_undone_draws_no_number(view: Published) -> None:
         assert view.number() == 1
     view.change({"p2": "2"})
     assert view.outbox() == [(1, '{"product":"p2"}', '{"product":"p2","amount":2.000000000000}')]
+
+
+def test_the_times_of_transactions_follow_their_order(platform: Settings, view: Published) -> None:
+    """A transaction may begin long before it changes the view, such as the build of a version."""
+    with connect(platform) as connection:
+        began = read_value(connection, "SELECT now()")
+        view.change({"p1": "1"})
+        replace(view, connection=connection).change({"p2": "2"})
+    query = "SELECT array_agg(made_at ORDER BY last) FROM truelog.output_step WHERE view = %s"
+    first, second = read_value(view.connection, query, (view.compiled.name,))
+    assert began < first < second
 
 
 def test_a_row_that_becomes_what_it_was_is_no_change(view: Published) -> None:
@@ -183,6 +195,37 @@ def test_a_restored_database_needs_a_resync(
     assert table == view.rows()
     assert numbers == sorted(numbers)
     assert trouble(view) == ""
+
+
+def test_a_relay_that_stays_down_does_not_fill_the_outbox(
+    platform: Settings, view: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the limit, the earliest transactions leave. A resync leads readers to the table again."""
+    limited = platform.model_copy(update={"outbox_rows": 4})
+    view.change({"p1": "1", "p2": "1"})
+    publish(platform)
+    for number in range(2, 7):
+        view.change({"p1": str(number), "p2": str(number)})
+    outbox_limit.keep(limited)
+    assert len(view.outbox()) == 12  # a relay that works may be behind
+    the_relay_looked(view.connection, timedelta(seconds=40))
+    outbox_limit.keep(platform)
+    assert len(view.outbox()) == 12
+    outbox_limit.keep(limited)
+    assert [number for number, _, _ in view.outbox()] == [9, 10, 11, 12]
+    [lag] = output_lag.outputs(view.connection)
+    assert output_lag.assess(lag, limited)[0] is LagVerdict.REWIND
+    publish(platform)
+    assert trouble(view).startswith("resync: ")
+    assert [number for number, _, _ in view.outbox()] == [9, 10, 11, 12]
+    monkeypatch.setattr(resync, "open_view", lambda *_: nullcontext((None, view.compiled)))
+    answer("output", "resync", view.compiled.name)
+    the_relay_looked(view.connection, timedelta(seconds=40))
+    outbox_limit.keep(limited)  # only the rows of the new beginning wait
+    assert trouble(view) == ""
+    publish(platform)
+    table, numbers = view.read()
+    assert (table, numbers) == (view.rows(), [1, 2, 13, 14])
 
 
 def test_only_a_published_output_begins_again(

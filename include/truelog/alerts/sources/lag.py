@@ -47,10 +47,10 @@ def observe(settings: Settings) -> Observation:
 
 
 def observe_outputs(settings: Settings) -> Observation:
-    """One finding for each output with a problem, or a single one if the relay is down."""
+    """One finding for each output with a problem of its own, and a single one if the relay is down."""
     with db_snapshot.read_snapshot(settings) as connection:
         assessed = [(each, *output_lag.assess(each, settings)) for each in output_lag.outputs(connection)]
-    stopped = [reason for _, verdict, reason in assessed if verdict is LagVerdict.STOP]
+    stopped = [reason for each, _, reason in assessed if each.is_relay_down]
     findings = [
         Finding(_OUTPUT_KIND_OF[verdict], each.view, f"version {each.version}: {reason}")
         for each, verdict, reason in assessed

@@ -13,10 +13,11 @@ from truelog.support.errors import RequestRefused
 
 @dataclass(frozen=True)
 class Asker:
-    """The name of the API key. With a token, also what the token permits."""
+    """The name of the API key. With a token, also what the token permits, and its id."""
 
     name: str
     scope: Scope | None = None
+    token: str | None = None
 
 
 def authorize(request: Request, route: Route, keys: KeyRing, signer: TokenSigner) -> Asker:
@@ -32,12 +33,13 @@ def authorize(request: Request, route: Route, keys: KeyRing, signer: TokenSigner
     scheme, _, credential = authorization.partition(" ")
     if scheme.lower() != "bearer" or not is_token(credential.strip()):
         return Asker(keys.authorize(authorization, route.role).name)
-    scope, holder = signer.scope_of(credential.strip())
+    grant = signer.grant_of(credential.strip())
+    scope = grant.scope
     asked = request.path_params.get("view"), request.path_params.get("relation", "")
     if route not in SCOPED or asked != (scope.view, scope.relation):
         what = "make tokens" if route is TOKENS else "ask this"
         raise RequestRefused(403, f"the scoped token may not {what}; it permits {_permitted(scope)}")
-    return Asker(holder, scope)
+    return Asker(grant.holder, scope, grant.id)
 
 
 def _permitted(scope: Scope) -> str:

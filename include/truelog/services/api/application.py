@@ -42,8 +42,8 @@ from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.questions import Questions, TokenRequest
 from truelog.services.api.rows.answer import HEADER
 from truelog.services.api.scoped_token import TokenSigner
+from truelog.services.api.shares import Shares
 from truelog.services.declaration import HEALTH, Route
-from truelog.sources.collector.body import CapacityLimit
 from truelog.storage.api_key import KeyRing
 from truelog.support.errors import BadInput, RequestRefused
 from truelog.support.settings import Settings
@@ -66,7 +66,7 @@ def create_app(settings: Settings) -> FastAPI:
     questions = Questions(settings, signer)
     keys.load()
     counts = AnswerCounts(settings)
-    capacity = CapacityLimit(settings.api_requests, 0, max(1, settings.api_requests // 2), 0)
+    capacity = Shares(settings.api_requests, max(1, settings.api_requests // 2), settings.api_token_requests)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -129,7 +129,7 @@ def _returns(model: type, others: dict[int, dict[str, Any]] | None = None) -> di
 
 
 def _route_class(
-    route: Route, keys: KeyRing, signer: TokenSigner, capacity: CapacityLimit, counts: AnswerCounts
+    route: Route, keys: KeyRing, signer: TokenSigner, capacity: Shares, counts: AnswerCounts
 ) -> type[APIRoute]:
     """A route that asks who is there before it looks at anything else of the request."""
 
@@ -145,7 +145,7 @@ def _route_class(
                 if len(request.url.query) > _LONGEST_QUERY:
                     raise RequestRefused(414, f"the query may have at most {_LONGEST_QUERY} bytes")
                 _require_known(request, parameters)
-                with capacity.admit(request.state.asker.name):
+                with capacity.admit(request.state.asker):
                     answered = await answer(request)
                 if route in ABOUT_ROWS:
                     counts.add(request.path_params["view"], request.state.asker.name)

@@ -30,6 +30,7 @@ _PROBLEMS = {
     401: "The API key or the scoped token is not valid.",
     403: "The key or the token does not permit the request.",
     404: "There is no such view or relation.",
+    408: "The body took too long to arrive.",
     409: "The view is behind the position token (`behind`), has changed since the page before (`moved`), has another "
     "version (`other-version`), does not publish its changes (`not-published`), or cannot be rebuilt as of the time "
     "(`no-past`); or the position token is of a dead letter (`dead-letter`).",
@@ -37,8 +38,8 @@ _PROBLEMS = {
     413: "The body is too large.",
     414: "The query is too long.",
     422: "A parameter is not valid.",
-    429: "Too many requests of this key are in progress, or too many questions about the past wait. Retry after "
-    "`Retry-After` seconds.",
+    429: "Too many requests of this key or token are in progress, or too many questions about the past wait. Retry "
+    "after `Retry-After` seconds.",
     503: "PostgreSQL does not answer, the view is being replaced, the statement needs too long (`slow`), or a rebuild "
     "as of the time has failed (`no-past`).",
 }

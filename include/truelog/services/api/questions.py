@@ -1,5 +1,6 @@
 """The questions of the API: each route's answer."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -32,13 +33,16 @@ from truelog.services.api.rows.reads import Found, Reads, Statement, replaced
 from truelog.services.api.rows.statement import RowQuestion, place
 from truelog.services.api.scoped_token import Scope, TokenSigner
 from truelog.services.api.searches import Words
-from truelog.sources.collector.body import CapacityLimit
+from truelog.services.api.shares import Shares
 from truelog.support import timestamps
 from truelog.support.errors import RequestRefused
 from truelog.support.settings import Settings
 
 _BODY_BYTES = 4_096
-_Name = Annotated[str, Path(max_length=200)]
+_BODY_SECONDS = 10.0  # in which a body must arrive
+_Name = Annotated[str, Path(max_length=200, examples=["page_views"])]
+_Relation = Annotated[str, Path(max_length=200, examples=["busiest"])]
+_Address = Annotated[str, Path(max_length=100, examples=["192.0.2.1"])]
 
 
 class TokenRequest(BaseModel):
@@ -63,8 +67,10 @@ class Questions:
         self._reads = Reads(settings)
         self._past = Past(settings)
         self._rate_limits = RateLimits(settings, self._reads)
-        self._room = CapacityLimit(settings.api_subscribers, 0, settings.api_subscribers, 0)
-        self.subscriptions = Subscriptions(self._reads.pool, settings.api_subscriber_rows)
+        self._room = Shares(settings.api_subscribers, settings.api_subscribers, settings.api_token_subscribers)
+        self.subscriptions = Subscriptions(
+            self._reads.pool, settings.api_subscriber_rows, settings.api_subscriber_bytes
+        )
 
     @asynccontextmanager
     async def work(self) -> AsyncIterator[None]:
@@ -107,7 +113,7 @@ class Questions:
         """Rows of a view by key, conditions, order and cursor."""
         return await self._rows(request, view, "", asked)
 
-    async def relation(self, request: Request, view: _Name, relation: _Name, asked: Rows) -> Response:
+    async def relation(self, request: Request, view: _Name, relation: _Relation, asked: Rows) -> Response:
         """Rows of a further relation of a view. A relation that a view presents has no key, and so no cursor."""
         return await self._rows(request, view, relation, asked)
 
@@ -119,7 +125,7 @@ class Questions:
             await self.subscriptions.head(view)
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         with ExitStack() as claims:
-            claims.enter_context(self._room.admit(_asker(request).name))
+            claims.enter_context(self._room.admit(_asker(request)))
             prepared = await self.subscriptions.outbox.prepare(wanted)
             after = request.headers.get("last-event-id") or asked.last_event_id or None  # a header is newer
             subscriber = await self.subscriptions.subscribe(view, prepared, after)
@@ -135,7 +141,7 @@ class Questions:
         more = {"more": len(found.rows) > asked.limit, "next": None}
         return _answered(answer.body(head, found.rows[: asked.limit], more))
 
-    async def rate_limit(self, address: Annotated[str, Path(max_length=100)], asked: At) -> Response:
+    async def rate_limit(self, address: _Address, asked: At) -> Response:
         """Whether an address may make another request."""
         return _json(await self._rate_limits.decide(address, asked))
 
@@ -265,12 +271,16 @@ def _asker(request: Request) -> Asker:
 
 
 async def _token_request(request: Request) -> TokenRequest:
-    """The body of a request for a token, which is read only up to a limit."""
+    """The body of a request for a token, which is read only up to a limit and within a time."""
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _BODY_BYTES:
-            raise RequestRefused(413, f"a body may have at most {_BODY_BYTES} bytes")
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > _BODY_BYTES:
+                    raise RequestRefused(413, f"a body may have at most {_BODY_BYTES} bytes")
+    except TimeoutError:
+        raise RequestRefused(408, f"the body did not arrive within {_BODY_SECONDS:g} s; send it again") from None
     try:
         return TokenRequest.model_validate(json.loads(body))
     except ValidationError as error:

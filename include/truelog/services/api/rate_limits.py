@@ -51,7 +51,14 @@ class RateParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    at: Annotated[str, Field(max_length=40, description="A time such as 2026-01-01T00:00:00Z; now by default.")] = ""
+    at: Annotated[
+        str,
+        Field(
+            max_length=40,
+            description="A time such as 2026-01-01T00:00:00Z; now by default.",
+            examples=["2026-01-01T00:00:00Z"],
+        ),
+    ] = ""
 
 
 At = Annotated[RateParameters, Query()]

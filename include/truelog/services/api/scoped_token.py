@@ -18,7 +18,7 @@ from truelog.support.settings import Settings
 
 _ALGORITHM = "HS256"
 _ISSUER = "truelog"
-_CLAIMS = ["iss", "aud", "sub", "exp", "iat", "rel", "scope"]
+_CLAIMS = ["iss", "aud", "sub", "exp", "iat", "jti", "rel", "scope"]
 _LONGEST = 8_192  # characters
 
 
@@ -29,6 +29,15 @@ class Scope:
     view: str
     relation: str
     values: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A valid token: what it permits, the name of the key that it was made with, and its own id."""
+
+    scope: Scope
+    holder: str
+    id: str
 
 
 class TokenSigner:
@@ -55,8 +64,8 @@ class TokenSigner:
         }
         return jwt.encode(claims, self._secret, _ALGORITHM)
 
-    def scope_of(self, token: str) -> tuple[Scope, str]:
-        """What a token permits, and the name of the key that it was made with.
+    def grant_of(self, token: str) -> Grant:
+        """Check a token.
 
         Raises:
             RequestRefused: the token is not of this platform, or has expired, or its key is revoked.
@@ -77,7 +86,7 @@ class TokenSigner:
             raise _invalid("it is not a token of this platform") from None
         if not self._keys.knows(claims["sub"], Role.READER):
             raise _invalid("the key that it was made with is revoked")
-        return Scope(claims["aud"], claims["rel"], claims["scope"]), claims["sub"]
+        return Grant(Scope(claims["aud"], claims["rel"], claims["scope"]), claims["sub"], claims["jti"])
 
 
 def is_token(credential: str) -> bool:

@@ -32,9 +32,14 @@ class SearchParameters(BaseModel):
 
     words: Annotated[
         str,
-        Field(min_length=1, max_length=1_000, description='As in search engines: `kafka or spark -java "data lake"`.'),
+        Field(
+            min_length=1,
+            max_length=1_000,
+            description='As in search engines: `kafka or spark -java "data lake"`.',
+            examples=['kafka or spark -java "data lake"'],
+        ),
     ]
-    limit: Annotated[int, Field(ge=1, le=100, description="The most rows of the answer.")] = 10
+    limit: Annotated[int, Field(ge=1, le=100, description="The most rows of the answer.", examples=[20])] = 10
 
 
 Words = Annotated[SearchParameters, Query()]

@@ -25,6 +25,7 @@ from truelog.alerts import scheduler as alert_scheduler
 from truelog.control import event_files, removed_views
 from truelog.limits import analysts
 from truelog.log import topics
+from truelog.maintenance import outbox_limit
 from truelog.reports import metrics
 from truelog.services import web
 from truelog.services.declaration import HEALTH, METRICS
@@ -48,12 +49,14 @@ def duties(settings: Settings, broker: AdminClient, polls: LagPolls) -> list[Bac
     files = partial(register_event_files, settings, broker)
     views = partial(settle_removed_views, settings)
     sessions = partial(analysts.end_long_transactions, settings)
+    outboxes = partial(outbox_limit.keep, settings)
     return [
         *polls.threads(),
         *alert_scheduler.watcher_threads(settings),
         Background("event files", files, _FILES_SECONDS),
         Background("removed views", views, _VIEWS_SECONDS),
         Background("analysts", sessions, analysts.INTERVAL_SECONDS),
+        Background("outboxes", outboxes, outbox_limit.INTERVAL_SECONDS),
     ]
 
 

@@ -28,7 +28,9 @@ class _Usage:
 class CapacityLimit:
     """Limits the requests in progress and the size of their bodies, in all and for each key."""
 
-    def __init__(self, requests: int, size: int, key_requests: int, key_size: int) -> None:
+    def __init__(self, requests: int, size: int, key_requests: int, key_size: int, holder: str = "key") -> None:
+        """`holder` names in errors what the limits of a key are for."""
+        self._holder = holder
         self._most, self._most_of_key = _Usage(requests, size), _Usage(key_requests, key_size)
         self._used, self._used_by = _Usage(), dict[str, _Usage]()
 
@@ -58,7 +60,7 @@ class CapacityLimit:
     def _take(self, key: str, more: _Usage) -> None:
         used_by_key = self._used_by.get(key, _Usage())
         if not _fits(used_by_key, more, self._most_of_key):
-            raise _full("this key has too many requests in progress")
+            raise _full(f"this {self._holder} has too many requests in progress")
         if not _fits(self._used, more, self._most):
             raise _full("too many requests in progress")
         for used in (self._used, self._used_by.setdefault(key, used_by_key)):

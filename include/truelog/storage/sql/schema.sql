@@ -311,7 +311,7 @@ COMMENT ON TABLE truelog.output IS 'The views that publish their changes. A row 
 
 CREATE TABLE truelog.output_step (
     view text, version integer, last bigint, id uuid NOT NULL DEFAULT gen_random_uuid(), positions jsonb NOT NULL,
-    made_at timestamptz NOT NULL DEFAULT now(), records text, PRIMARY KEY (view, version, last)
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp(), records text, PRIMARY KEY (view, version, last)
 );
 COMMENT ON TABLE truelog.output_step IS 'The transactions that changed a published view, with the number of the last row of each';
 

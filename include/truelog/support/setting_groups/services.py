@@ -81,8 +81,11 @@ class ServiceSettings(BaseSettings):
     api_origins: Annotated[str, AfterValidator(_origins)] = ""  # of pages that may call the API, separated by commas
     api_connections: PositiveInt = Field(default=8, le=40)  # to PostgreSQL, of one process
     api_requests: PositiveInt = 256  # in progress at once; a key may hold half of them
+    api_token_requests: PositiveInt = 16  # in progress at once with one scoped token
     api_subscribers: PositiveInt = 2_000  # of changes, at once
+    api_token_subscribers: PositiveInt = 16  # of changes, at once with one scoped token
     api_subscriber_rows: PositiveInt = Field(default=10_000, le=100_000)  # with which a subscriber may begin
+    api_subscriber_bytes: PositiveInt = 16 * 2**20  # of these rows, or of the changes with which it goes on
     api_rows: PositiveInt = Field(default=1_000, le=10_000)  # in an answer
     api_statement_seconds: PositiveFloat = 2.0  # time limit of a statement
     api_wait_seconds: NonNegativeFloat = 10.0  # the longest wait for a position token

@@ -43,6 +43,14 @@ def test_an_output_that_is_behind_or_does_not_continue_is_found(postgresql: Sett
     assert causes["late"].endswith("Kafka is away")
 
 
+def test_the_alert_says_before_rows_leave_the_outbox(postgresql: Settings, outputs: Connection) -> None:
+    an_output(outputs, "late", ago=timedelta(seconds=70))
+    for limit, is_near in ((2, False), (1, True)):
+        limited = postgresql.model_copy(update={"outbox_rows": limit})
+        [found] = alert_lag.observe_outputs(limited).findings
+        assert (found.kind, "the output needs a resync" in found.cause) == ("relay_down", is_near)
+
+
 @pytest.mark.parametrize("looked", [None, timedelta(seconds=31)])
 def test_a_relay_that_is_down_is_found_once(
     postgresql: Settings, outputs: Connection, looked: timedelta | None
@@ -50,6 +58,9 @@ def test_a_relay_that_is_down_is_found_once(
     if looked is not None:
         the_relay_looked(outputs, looked)
     assert alert_lag.observe_outputs(postgresql) == Observation()  # no view publishes
+    an_output(outputs, "restored", sent=1, trouble="resync: another history", ago=HOUR)
+    assert keys(alert_lag.observe_outputs(postgresql)) == {"output_resync/restored", "relay_down/relay"}
+    forget_outputs(outputs)
     for name in ("one", "two"):
         an_output(outputs, name, ago=HOUR)
     assert keys(alert_lag.observe_outputs(postgresql)) == {"relay_down/relay"}

@@ -1,14 +1,18 @@
 """Who may ask what: strangers, wrong keys, scoped tokens and other origins, on every route."""
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx
 import jwt
 import pytest
 
 from tests.library.services.api.asking import Asking, asking
-from tests.library.services.api.shop_views import PAGES, PRODUCTS, count, reach
+from tests.library.services.api.shop_views import PAGES, PRODUCTS, at, count, reach
+from truelog.services.api import questions
 from truelog.services.api.application import create_app
 from truelog.services.api.declaration import CHANGES, HTTP
 from truelog.services.declaration import HEALTH, Route
@@ -44,6 +48,7 @@ def token(api: Asking, **changes: Any) -> str:
 def forged(settings: Settings, secret: str | None = None, algorithm: str = "HS256", **claims: Any) -> str:
     now = int(time.time())
     right = {"iss": "truelog", "sub": "reader", "aud": PAGES, "rel": "", "scope": {"host": "shop.example"}}
+    right |= {"jti": "of a test"}
     stated = {name: each for name, each in (right | {"iat": now, "exp": now + 60} | claims).items() if each is not None}
     return jwt.encode(stated, settings.api_token_secret.get_secret_value() if secret is None else secret, algorithm)
 
@@ -110,6 +115,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "of another platform": {"iss": "elsewhere"},
     "without an end": {"exp": None},
     "without a scope": {"scope": None},
+    "without an id": {"jti": None},
     "of an unknown key": {"sub": "nobody"},
     "of a producer": {"sub": "producer"},
     "not yet made": {"iat": int(time.time()) + 3_600},
@@ -134,6 +140,28 @@ def test_a_token_ends_with_the_key_that_made_it(postgresql: Settings, deployed: 
         assert api.get(ROWS, held).status_code == 401
 
 
+def test_a_visitor_cannot_use_up_the_part_of_its_back_end(postgresql: Settings, deployed: Connection) -> None:
+    """Its requests wait for events that do not come, and the requests of a second visitor are answered."""
+    with asking(postgresql, api_requests=4, api_token_requests=1) as api:
+        first, second = token(api), token(api)
+
+        async def story() -> tuple[httpx.Response, list[httpx.Response]]:
+            late = {"at_least": at(13).as_token(), "wait": 10}
+            asked = {asyncio.create_task(api.ask("GET", ROWS, first, params=late)) for _ in range(6)}
+            while sum(each.done() for each in asked) < 5 or not api.questions._reads._watch._waiting[PAGES]:
+                await asyncio.sleep(0)
+            served = await api.ask("GET", ROWS, second)
+            await asyncio.to_thread(reach, deployed, 13)
+            return served, await asyncio.gather(*asked)
+
+        served, answers = api.run(story())
+        assert served.status_code == 200
+        assert sorted(each.status_code for each in answers) == [200, *[429] * 5]
+        refused = next(each for each in answers if each.status_code == 429)
+        assert refused.json()["detail"] == "this scoped token has too many requests in progress; retry later"
+        assert api.get(ROWS, first).status_code == 200
+
+
 REQUESTS: dict[str, tuple[Any, int]] = {
     "unknown view": (SHOP | {"view": "nothing"}, 404),
     "unknown relation": (SHOP | {"relation": "nothing"}, 404),
@@ -155,6 +183,17 @@ def test_a_request_for_a_token_is_validated(api: Asking, name: str) -> None:
     body, status = REQUESTS[name]
     sent = {"content": body} if isinstance(body, bytes) else {"json": body}
     assert api.request("POST", "/tokens", **sent).status_code == status
+
+
+def test_a_body_that_does_not_arrive_is_refused(api: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender would keep a request of its part in progress."""
+    monkeypatch.setattr(questions, "_BODY_SECONDS", 0.05)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    assert api.request("POST", "/tokens", content=slow()).status_code == 408
 
 
 def test_origins_are_a_setting(api: Asking, postgresql: Settings) -> None:

@@ -40,6 +40,10 @@ def test_the_document_has_every_route_with_an_example(api: Asking) -> None:
     assert found == {(route.method, route.path) for route in HTTP.routes}
     named = {name for name, each in document["components"]["schemas"].items() if "example" in each}
     assert named >= {"Views", "View", "RowPage", "RateLimit", "ScopedToken"}
+    operations = [each for path in document["paths"].values() for each in path.values()]
+    parameters = [each for operation in operations for each in operation.get("parameters", [])]
+    assert [each["name"] for each in parameters if "examples" not in each["schema"]] == []
+    assert {"view", "relation", "address", "key", "at_least", "token", "words"} <= {each["name"] for each in parameters}
     assert document["paths"]["/health"]["get"]["security"] == []
     assert "detail" in document["components"]["schemas"]["Problem"]["properties"]
 
@@ -96,6 +100,9 @@ def test_no_log_has_a_key_or_a_token(api: Asking, served: str, postgresql: Setti
         for query, key in ask
     ]
     assert statuses == [200, 422, 200, 401, 401]
+    in_address = [("rows", held), ("changes", held), ("changes", f"{held}x"), ("changes", api.key)]
+    statuses = [httpx.get(f"{served}/views/{PAGES}/{path}?token={key}").status_code for path, key in in_address]
+    assert statuses == [401, 409, 401, 401]  # the view does not publish its changes
     text = (postgresql.home / "logs" / "api.log").read_text()
     assert "Uvicorn running" in text
     secrets = [api.key.partition(".")[2], held, postgresql.api_password.get_secret_value()]

@@ -13,6 +13,7 @@ from truelog.services.api.changes.place import Place
 from truelog.services.api.changes.step import Step, event
 
 PORTION = 20_000  # rows that are read at once
+PORTION_BYTES = 64 * 2**20  # of their keys and values
 
 _HEADS = """
 SELECT view, version, number, identity::text
@@ -32,19 +33,23 @@ WITH place AS (
     ) AS continues
 )
 SELECT p.continues, r.* FROM place p LEFT JOIN LATERAL (
-    SELECT number, key, value, last, id::text, positions::text, made_at FROM truelog.published_change
-    WHERE view = %(view)s AND version = %(version)s
-        AND number > %(number)s AND number <= %(number)s::bigint + %(portion)s
+    SELECT number, key, value, last, id::text, positions::text, made_at FROM (
+        SELECT *, sum(octet_length(key) + coalesce(octet_length(value), 0)) OVER (ORDER BY number) AS bytes
+        FROM truelog.published_change WHERE view = %(view)s AND version = %(version)s
+            AND number > %(number)s AND number <= %(number)s::bigint + %(portion)s
+    ) AS following WHERE bytes <= %(most)s
 ) r ON p.continues ORDER BY r.number
 """
 _ROWS = """
-SELECT s.version, s.layer, s.offsets::text, p.number, p.identity::text, r.rows
+SELECT s.version, s.layer, s.offsets::text, p.number, p.identity::text, r.rows, r.bytes
 FROM truelog.served s JOIN truelog.published_place p ON (p.view, p.version) = (s.view, s.version)
 CROSS JOIN LATERAL (
-    SELECT array_agg(page.row) AS rows FROM (
-        SELECT (SELECT row_to_json(_row)::text FROM (SELECT {columns}) AS _row) AS row
-        FROM {relation} AS r{where} LIMIT {limit}
-    ) AS page
+    SELECT array_agg(counted.row) FILTER (WHERE bytes <= %(most)s) AS rows, max(bytes)::bigint AS bytes FROM (
+        SELECT page.row, sum(octet_length(page.row)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes FROM (
+            SELECT (SELECT row_to_json(_row)::text FROM (SELECT {columns}) AS _row) AS row
+            FROM {relation} AS r{where} LIMIT {limit}
+        ) AS page
+    ) AS counted
 ) r WHERE s.view = %(view)s
 """
 # The status of a view with a window depends on the clock, so changes do not have it.
@@ -69,12 +74,13 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The rows at a place, as JSON."""
+    """The rows at a place, as JSON. If they have more bytes than were asked for, `rows` has only some of them."""
 
     place: Place
     layer: str
     positions: str
     rows: list[str]
+    size: int
 
     def message(self, view: str, key: tuple[str, ...]) -> bytes:
         """The event that tells the rows. They replace all rows that the subscriber has."""
@@ -105,7 +111,8 @@ class OutboxReader:
 
     async def steps_after(self, view: str, place: Place) -> list[Step] | None:
         """The next whole steps behind a place. None if the outbox does not continue there, or a step is too large."""
-        rows = await self._all(_AFTER, {"view": view, **vars(place), "portion": PORTION})
+        wanted = {"view": view, **vars(place), "portion": PORTION, "most": PORTION_BYTES}
+        rows = await self._all(_AFTER, wanted)
         found = [row[1:] for row in rows if row[0] and row[1] is not None]
         if not rows[0][0] or (found and found[0][0] != place.number + 1):
             return None
@@ -127,10 +134,10 @@ class OutboxReader:
         columns = tuple(each for each in wanted.relation.types if not (has_status and each == _STATUS))
         return Prepared(wanted, tuple(bytes(values[each]) for each in wanted.columns), columns)
 
-    async def rows(self, view: str, prepared: Prepared, most: int) -> Snapshot | None:
+    async def rows(self, view: str, prepared: Prepared, most: int, most_bytes: int) -> Snapshot | None:
         """The rows of a filter with their place, of one snapshot of the database. None if the view does not publish.
 
-        There may be one row more than `most`.
+        There may be one row more than `most`. Rows beyond `most_bytes` are counted, but not read.
         """
         statement = sql.SQL(_ROWS).format(
             columns=sql.SQL(", ").join(sql.SQL("r.{}").format(sql.Identifier(each)) for each in prepared.columns),
@@ -138,9 +145,9 @@ class OutboxReader:
             where=prepared.filter.where(),
             limit=sql.Literal(most + 1),
         )
-        found = await self._all(statement, {"view": view, **prepared.filter.values})
-        for version, layer, positions, number, identity, rows in found:
-            return Snapshot(Place(version, number, identity), layer, positions, rows or [])
+        found = await self._all(statement, {"view": view, "most": most_bytes, **prepared.filter.values})
+        for version, layer, positions, number, identity, rows, size in found:
+            return Snapshot(Place(version, number, identity), layer, positions, rows or [], size or 0)
         return None
 
     async def _all(self, statement: Any, values: Mapping[str, Any]) -> list[Any]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from sys import getsizeof
 
 import msgspec
 
@@ -21,6 +22,11 @@ class Step:
     positions: str
     made_at: datetime
     changes: tuple[Change, ...]
+
+    @cached_property
+    def size(self) -> int:
+        """How many bytes of memory the keys and the rows take."""
+        return sum(getsizeof(key) + (0 if row is None else getsizeof(row)) for key, row in self.changes)
 
     @cached_property
     def keys(self) -> Sequence[Mapping[str, msgspec.Raw]]:

@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 class Subscriptions:
     """The subscribers of this process."""
 
-    def __init__(self, pool: AsyncConnectionPool, rows: int) -> None:
+    def __init__(self, pool: AsyncConnectionPool, rows: int, most_bytes: int) -> None:
         self._pool = pool
-        self._rows = rows  # that a subscriber may begin with
+        self._rows, self._bytes = rows, most_bytes  # that a subscriber may begin with
         self.outbox = OutboxReader(pool)
         self._tails: dict[str, Tail] = {}
         self._reading = asyncio.Lock()  # one reading at a time moves or extends the tails
@@ -109,20 +109,21 @@ class Subscriptions:
     async def _begin(self, view: str, tail: Tail, subscriber: Subscriber, *, is_resync: bool) -> None:
         """Begin with the rows."""
         prepared = subscriber.prepared
-        found = await self.outbox.rows(view, prepared, self._rows)
+        found = await self.outbox.rows(view, prepared, self._rows, self._bytes)
         if found is None or found.place.version != tail.place.version:
             raise replaced(view)
         if found.layer != "stream":
             reason = f"readers of {view} get rows of the batch layer now, and only its stream has changes; retry later"
             raise Problem(503, reason, retry_after=5)
-        if len(found.rows) > self._rows:
-            raise BadInput(f"where: subscribers begin with at most {self._rows} rows; name columns of the key")
+        if len(found.rows) > self._rows or found.size > self._bytes:
+            most = f"{self._rows} rows and {self._bytes} bytes"
+            raise BadInput(f"where: subscribers begin with at most {most}; name columns of the key")
         first = [(found.place, resync_message(_GONE, None))] if is_resync else []
         rows = found.message(view, prepared.filter.relation.key)
         subscriber.begin(found.place, [*first, (found.place, rows)])
 
     async def _go_on(self, view: str, tail: Tail, subscriber: Subscriber, place: Place | None) -> bool:
-        """Go on behind a place, if that is possible."""
+        """Go on behind a place, if that is possible and no more than a beginning may be."""
         if place is None or place.version != tail.place.version:
             return False
         async with self._reading:
@@ -137,7 +138,8 @@ class Subscriptions:
                     return False
                 tail.extend(earlier, place)
             messages = tail.messages_after(place, subscriber.prepared)
-            if messages is None:
+            tail.trim()
+            if messages is None or sum(len(message) for _, message in messages) > self._bytes:
                 return False
             subscriber.begin(tail.place, messages)
             return True

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from truelog.services.api.changes.filter import Values
-from truelog.services.api.changes.outbox import PORTION, Prepared
+from truelog.services.api.changes.outbox import PORTION, PORTION_BYTES, Prepared
 from truelog.services.api.changes.place import Place
 from truelog.services.api.changes.step import Change, Step
 from truelog.services.api.changes.subscriber import Message, Subscriber
@@ -19,7 +19,7 @@ class Tail:
         self.place = place  # up to which subscribers have steps
         self._begin = place  # of the steps that are kept
         self._steps = deque[Step]()
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._groups: dict[_Columns, dict[Values, set[Subscriber]]] = {}
 
     @property
@@ -59,6 +59,12 @@ class Tail:
         self._begin = begin
         self._steps.extendleft(reversed(steps))
         self._rows += sum(len(each.changes) for each in steps)
+        self._bytes += sum(each.size for each in steps)
+
+    def trim(self) -> None:
+        """Forget the oldest steps beyond the limits of rows and bytes."""
+        while self._rows > PORTION or self._bytes > PORTION_BYTES:
+            self._drop_first()
 
     @property
     def begin(self) -> Place:
@@ -77,10 +83,14 @@ class Tail:
     def _keep(self, step: Step) -> None:
         self._steps.append(step)
         self._rows += len(step.changes)
-        while self._rows > PORTION and self._steps:
-            dropped = self._steps.popleft()
-            self._begin = dropped.place
-            self._rows -= len(dropped.changes)
+        self._bytes += step.size
+        self.trim()
+
+    def _drop_first(self) -> None:
+        dropped = self._steps.popleft()
+        self._begin = dropped.place
+        self._rows -= len(dropped.changes)
+        self._bytes -= dropped.size
 
 
 def _grouped(step: Step, columns: _Columns, wanted: Iterable[Values]) -> dict[Values, Sequence[Change]]:

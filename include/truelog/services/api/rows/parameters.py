@@ -22,7 +22,11 @@ class KeyParameter(BaseModel):
 
     key: Annotated[
         list[Text],
-        Field(max_length=MOST_CONDITIONS, description="The whole key: one value for each key column, in their order."),
+        Field(
+            max_length=MOST_CONDITIONS,
+            description="The whole key: one value for each key column, in their order.",
+            examples=[["2026-01-01T10:00:00Z", "shop.example"]],
+        ),
     ] = []
 
 
@@ -35,28 +39,48 @@ class RowParameters(KeyParameter):
             max_length=MOST_CONDITIONS,
             description="A condition on a column: `host=shop.example`, `minute>=2026-01-01T00:00`, `host is NULL`, "
             "`host contains shop`. The operators are =, <>, <, <=, > and >=. All conditions must be true.",
+            examples=[["host=shop.example", "views>10"]],
         ),
     ] = []
-    columns: Annotated[Text, Field(description="The columns to answer, separated by commas. All by default.")] = ""
+    columns: Annotated[
+        Text,
+        Field(description="The columns to answer, separated by commas. All by default.", examples=["minute,views"]),
+    ] = ""
     order: Annotated[
         Text,
         Field(
-            description="The columns to sort by, separated by commas. `-views` sorts descending. The key by default."
+            description="The columns to sort by, separated by commas. `-views` sorts descending. The key by default.",
+            examples=["-views,minute"],
         ),
     ] = ""
-    limit: Annotated[int, Field(ge=1, description="The most rows of the answer.")] = 100
-    cursor: Annotated[Text, Field(description="`next` of the page before.")] = ""
+    limit: Annotated[int, Field(ge=1, description="The most rows of the answer.", examples=[50])] = 100
+    cursor: Annotated[Text, Field(description="`next` of the page before.", examples=["eyJvZiI6Ij…"])] = ""
     moving: Annotated[
-        bool, Field(description="Continue although the view has changed since the page before. Pages may then differ.")
+        bool,
+        Field(
+            description="Continue although the view has changed since the page before. Pages may then differ.",
+            examples=[True],
+        ),
     ] = False
     version: Annotated[
         int | None,
-        Field(ge=1, lt=2**31, description="Answer from this version, before and after readers move to it or from it."),
+        Field(
+            ge=1,
+            lt=2**31,
+            description="Answer from this version, before and after readers move to it or from it.",
+            examples=[2],
+        ),
     ] = None
     at_least: Annotated[
-        Text, Field(description="A position token of the collector: answer when the view has read these events.")
+        Text,
+        Field(
+            description="A position token of the collector: answer when the view has read these events.",
+            examples=["eyJ0b3BpY3…"],
+        ),
     ] = ""
-    wait: Annotated[float, Field(ge=0, le=60, description="The longest wait for `at_least`, in seconds.")] = 2.0
+    wait: Annotated[
+        float, Field(ge=0, le=60, description="The longest wait for `at_least`, in seconds.", examples=[2.5])
+    ] = 2.0
     as_of: Annotated[
         str,
         Field(
@@ -64,6 +88,7 @@ class RowParameters(KeyParameter):
             description="The rows as they were at this time of the log, such as 2026-01-01T10:00:00Z. They are rebuilt "
             "from the archive: the answer is 202 until a job has done so. Ask the same again after `Retry-After`. All "
             "pages are parts of one answer, which has a limited number of rows.",
+            examples=["2026-01-01T10:00:00Z"],
         ),
     ] = ""
 

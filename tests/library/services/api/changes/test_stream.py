@@ -99,10 +99,32 @@ def test_too_many_subscribers_are_refused(postgresql: Settings, view: Published)
         until(require_room, 20, "room for another subscriber")
 
 
+def test_a_visitor_cannot_take_all_streams_of_its_back_end(postgresql: Settings, view: Published) -> None:
+    with serving(postgresql, api_subscribers=3, api_token_subscribers=1) as api:
+        name = view.compiled.name
+        first, second = token(api, name), token(api, name)
+        with api.following(name, credential=first) as told:
+            told.next()
+            refused = [api.refused(name, credential="", token=first) for _ in range(3)]
+            assert [each.status_code for each in refused] == [429] * 3
+            assert "this scoped token" in refused[0].json()["detail"]
+            with api.following(name, credential=second) as other:
+                assert other.next() is not None
+
+
 def test_too_many_rows_are_refused(postgresql: Settings, view: Published) -> None:
     with serving(postgresql, api_subscriber_rows=1) as api:
         refused = api.refused(view.compiled.name)
         assert (refused.status_code, "name columns of the key" in refused.json()["detail"]) == (422, True)
+        with api.following(view.compiled.name, where="product=p1") as told:
+            assert told.next() is not None
+
+
+def test_too_many_bytes_are_refused(postgresql: Settings, view: Published) -> None:
+    one = max(len(row) for row in view.rows().values())
+    with serving(postgresql, api_subscriber_bytes=one) as api:
+        refused = api.refused(view.compiled.name)
+        assert (refused.status_code, f"and {one} bytes" in refused.json()["detail"]) == (422, True)
         with api.following(view.compiled.name, where="product=p1") as told:
             assert told.next() is not None
 

@@ -14,7 +14,7 @@ from tests.library.relay.published import EXACT, Published, declared, deployed
 from tests.library.services.api.streaming import Served, serving
 from truelog.relay.view_feed import ViewFeed
 from truelog.services.api.changes import outbox as api_outbox
-from truelog.services.api.changes import stream, subscriber
+from truelog.services.api.changes import stream, subscriber, tail
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -286,6 +286,56 @@ def test_a_slow_reader_is_ended_with_resync(postgresql: Settings, view: Publishe
                     break
             until(lambda: require_subscribers(api, 1), 30, "the end of the frozen reader")
             assert quick.rows == view.rows()
+
+
+def large_rows(chosen: Random) -> dict[str, str]:
+    """Ten rows with about a thousand bytes each, with their keys."""
+    return {f"{'x' * 400}{n}": str(chosen.random())[:14] for n in range(10)}
+
+
+def test_the_tail_is_bounded_in_bytes(api: Served, view: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if a client comes back whose steps the tail has forgotten. It gets each of them from the outbox."""
+    monkeypatch.setattr(tail, "PORTION_BYTES", 30_000)
+    name, chosen = view.compiled.name, Random(1)
+    with api.following(name) as told:
+        told.next()
+        place, rows = told.place, dict(told.rows)
+        for _ in range(10):
+            view.change(large_rows(chosen))
+            told.read_to(view.number())
+        kept = api.subscriptions._tails[name]
+        assert 0 < sum(each.size for each in kept._steps) <= 30_000
+        with api.following(name, after=place) as later:
+            later.rows = rows
+            later.read_to(view.number())
+            assert later.numbers == [*range(10, 101, 10)]
+            assert later.rows == view.rows()
+            assert sum(each.size for each in kept._steps) <= 30_000
+
+
+def test_a_step_of_too_many_bytes_begins_again(api: Served, view: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_outbox, "PORTION_BYTES", 3_000)
+    with api.following(view.compiled.name) as told:
+        told.next()
+        view.change(large_rows(Random(1)))
+        end = told.next()
+        assert end is not None
+        assert (end.name, told.next()) == ("resync", None)
+
+
+def test_a_client_with_more_changes_than_rows_begins_again(postgresql: Settings, view: Published) -> None:
+    """What it has missed is larger than a beginning may be, so it gets the rows."""
+    with serving(postgresql, api_subscriber_bytes=15_000) as api:
+        with api.following(view.compiled.name) as told:
+            told.next()
+        for each in range(20):
+            view.change({"x" * 400: str(each)})
+        with api.following(view.compiled.name, after=told.place) as again:
+            first, second = again.next(), again.next()
+            assert first is not None
+            assert second is not None
+            assert (first.name, second.name) == ("resync", "rows")
+            assert again.rows == view.rows()
 
 
 def test_a_view_that_does_not_publish_says_so(api: Served, view: Published) -> None:
