@@ -13,6 +13,7 @@ from runtime import airflow, connect, foreign_names, kafka, keeper, own_services
 from runtime.service import Service, log_file
 from truelog.apps import launcher
 from truelog.control import event_files
+from truelog.forgetting import reading
 from truelog.support.errors import ServiceDown
 from truelog.support.memory import megabytes
 from truelog.support.settings import Settings
@@ -181,6 +182,7 @@ def _register(settings: Settings, needed: "Iterable[Future[None]]") -> None:
     until(lambda: refused.update(event_files.register_files(settings)), READY_SECONDS, "the event registry")
     for name, reason in refused.items():
         log.error("%s: its last version stays in force: %s", name, reason)
+    reading.read_once(settings)  # before the API starts
 
 
 def _state(settings: Settings, service: Service) -> State:

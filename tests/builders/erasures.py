@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tests.builders.rows import insert
-from truelog.erasure import ledger
+from truelog.erasure import hold, ledger
 from truelog.erasure.erasure import Erasure
 from truelog.erasure.ledger import CoveredDay, Step
 from truelog.storage.database import Connection
@@ -39,5 +39,17 @@ def a_count(connection: Connection, erasure: Erasure, topic: str, log_day: datet
 
 
 def forget_erasures(connection: Connection) -> None:
+    """The ledger is empty, and no reading of the topic of erasures has found that it lacks any."""
     for table in ("erasure_count", "erasure_end", "erasure_subject", "erasure"):
         connection.execute(f"DELETE FROM truelog.{table}".encode())
+    hold.record_reading(connection, 0)
+
+
+def restored_from_a_dump(connection: Connection) -> None:
+    """The ledger was last compared with the topic of erasures in another database."""
+    connection.execute("UPDATE truelog.erasure_reading SET database = 0")
+
+
+def lacks(connection: Connection, erasures: int) -> None:
+    """The ledger was found to lack so many erasures."""
+    hold.record_reading(connection, erasures)

@@ -2,16 +2,20 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
+import runtime
 from tests.beds.world import EACH_EVENT, World
-from tests.command import answer, truelog
+from tests.command import answer, shared_spark, truelog
 from tests.scenes.applications import Application, start
 from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
+from tests.scenes.traffic import in_the_log, page_views
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.table import archived_positions, identifier, open_catalog
 from truelog.control.topic_status import suspended_topics
+from truelog.forgetting import reading
 from truelog.log import topics
 from truelog.storage.database import connect
 
@@ -80,3 +84,54 @@ def test_a_database_from_a_backup_under_traffic(
     report = run_audit(world.settings, deep=True)
     assert report.verdict == "SOUND", report.faults
     assert truelog("archive", "adopt", "--dry-run").returncode == 0
+
+
+FORGOTTEN = "v7"
+
+
+def asked(world: World, event_id: str) -> httpx.Response:
+    """What the API says about an event."""
+    address, key = world.settings.address("api"), world.settings.reader_key.get_secret_value()
+    url = f"http://{address.host}:{address.port}/views/{EACH_EVENT}/rows"
+    return httpx.get(url, params={"key": event_id}, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+
+
+@pytest.mark.nightly
+def test_people_who_were_forgotten_since_the_backup_are_never_served(
+    world: World, no_archive: None, each_event: None, batch: Batch, tmp_path: Path
+) -> None:
+    backup = tmp_path / "truelog.dump"
+    stream, archiver = start(world.settings, "stream.py"), archive(world)
+    world.traffic.send(2_000)
+    world.catch_up(stream, EACH_EVENT)
+    archive_all(world, archiver)
+    theirs = [
+        each.event_id for each in page_views(in_the_log(world.settings)) if each.model_dump()["visitor_id"] == FORGOTTEN
+    ]
+    reading.read_once(world.settings)  # as `truelog up` does
+    runtime.up(world.settings, ["api"], tethered=True)
+    assert asked(world, theirs[-1]).json()["rows"]
+    back_up(world.settings, backup)
+    with shared_spark():
+        answer("forget", "--subject", f"visitor_id={FORGOTTEN}")
+    assert asked(world, theirs[-1]).json()["rows"] == []
+    archiver.die()
+    stream.die()
+    restore(world.settings, backup)
+
+    def require_held(cure: str) -> None:
+        held = asked(world, theirs[-1])
+        assert (held.status_code, cure in held.json()["detail"]) == (503, True), held.text
+
+    require_held("truelog archive adopt")
+    assert answer("archive", "adopt")["unfinished_erasures"] == 1
+    require_held("truelog erasures adopt")
+    stream, archiver = start(world.settings, "stream.py"), archive(world)
+    world.catch_up(stream, EACH_EVENT)
+    require_held("truelog erasures adopt")
+    with shared_spark():
+        answer("erasures", "adopt")
+    for event_id in theirs:
+        assert asked(world, event_id).json()["rows"] == []
+    batch.require_equal_from_raw([EACH_EVENT])
+    assert (stream.end(), archiver.end()) == (0, 0)

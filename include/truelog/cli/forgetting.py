@@ -117,6 +117,14 @@ def adopt(as_json: AsJson = False) -> None:
     _tell(settings, forgetting.adopt(settings, by_hand()), as_json)
 
 
+def lacking(erasures: int) -> str:
+    """What to say of erasures that a restored database lacks."""
+    return (
+        f"this database was restored, and lacks {erasures:,} erasures of the log, so API, relay and notifier hold all "
+        "views back: run `truelog archive adopt`"
+    )
+
+
 def unfinished(erasures: int) -> str:
     """What to say of unfinished erasures."""
     return (
@@ -146,6 +154,8 @@ def _print(receipt: "Receipt") -> None:
     say(f"erasure {plain['id']}, recorded {plain['recorded_at']}, last finished step: {plain['step']}")
     for topic, records in plain["records"].items():
         say(f"erased in the archive: {records:,} records of {topic}")
+    for topic in plain["deleted_outputs"]:
+        say(f"deleted: Kafka's topic {topic}, an output that no view wrote")
     say("not erased by this command:" if receipt.entry.is_finished else "not finished: run `truelog erasures resume`")
     for line in receipt.rest:
         say(f"  {line}")

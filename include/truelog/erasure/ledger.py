@@ -4,7 +4,7 @@ It has keyed hashes, names of fields and topics, and numbers. It does not name t
 keep free text out. A process that changes it holds `exclusive`, so that one erasure runs at a time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,13 +47,17 @@ class CoveredDay:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the ledger, with the number of covered records by topic."""
+    """A row of the ledger, with the number of covered records by topic.
+
+    deleted: the output topics that the erasure has deleted, because no view wrote them.
+    """
 
     erasure: Erasure
     step: Step
     recorded_at: datetime
     advanced_at: datetime
     records: Mapping[str, int]
+    deleted: Sequence[str] = ()
 
     @property
     def is_finished(self) -> bool:
@@ -112,7 +116,7 @@ def entries(connection: Connection) -> list[Entry]:
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT e.id, e.recorded_at, e.advanced_at, coalesce((SELECT jsonb_object_agg(topic, records) FROM ("
         "SELECT topic, sum(records) AS records FROM truelog.erasure_count WHERE erasure = e.id GROUP BY topic"
-        ") c), '{}') FROM truelog.erasure e"
+        ") c), '{}'), e.deleted_topics FROM truelog.erasure e"
     ).fetchall()
     times = {number: rest for number, *rest in rows}
     return [Entry(each, step, *times[each.id]) for step, each in _load(connection) if each.id in times]
@@ -180,6 +184,15 @@ def counts(connection: Connection, erasure: Erasure) -> list[CoveredDay]:
         (erasure.id,),
     ).fetchall()
     return [CoveredDay(*row) for row in rows]
+
+
+def record_deleted(connection: Connection, erasure: Erasure, topics: Iterable[str]) -> None:
+    """Store that an erasure deletes these output topics."""
+    connection.execute(
+        "UPDATE truelog.erasure SET deleted_topics = ARRAY("
+        "SELECT DISTINCT unnest(deleted_topics || %s::text[]) ORDER BY 1) WHERE id = %s",
+        (list(topics), erasure.id),
+    )
 
 
 def rewritten(connection: Connection) -> frozenset[str]:

@@ -11,8 +11,8 @@ import logging
 from datetime import UTC, datetime
 
 from truelog.erasure.erasure import Erasure
+from truelog.erasure.secret import secret_of
 from truelog.erasure.subject import seal, secret_check
-from truelog.forgetting.request import secret_of
 from truelog.log import topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.log.kafka_reader import messages
@@ -36,8 +36,17 @@ def publish(settings: Settings, types: EventTypes, erasure: Erasure) -> None:
 
 
 def read_published(settings: Settings, types: EventTypes) -> list[Erasure]:
-    """The erasures of the topic, oldest first, also those of another secret. Other records are reported."""
+    """The erasures of the topic, oldest first, also those of another secret. Other records are reported.
+
+    Raises:
+        NotSetUp: an earlier release has set up the home, so there is no such topic.
+    """
     _event_type(types)
+    return read_topic(settings)
+
+
+def read_topic(settings: Settings) -> list[Erasure]:
+    """The erasures of the topic, which must exist."""
     broker = topics.client(settings)
     begins, ends = topics.begins(broker, [TOPIC]), topics.committed_ends(broker, [TOPIC])
     found = dict[str, Erasure]()

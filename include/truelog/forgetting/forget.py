@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from truelog.archive import reader as archive_reader
 from truelog.archive.audit import faults
 from truelog.archive.audit_evidence import run_audit
 from truelog.batch import partials
@@ -21,11 +20,12 @@ from truelog.control.view_loader import LoadedViews
 from truelog.erasure import ledger
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.ledger import CoveredDay, Entry, Step
+from truelog.erasure.secret import require_secret_of, secret_of
 from truelog.erasure.subject import Named
-from truelog.forgetting import command_copies, erasure_log, notification_copies, outputs, stored_texts
+from truelog.forgetting import command_copies, erasure_log, notification_copies, outputs, reading, stored_texts
 from truelog.forgetting.erase_view import ErasedView, erase_view
 from truelog.forgetting.other_versions import drop_others
-from truelog.forgetting.request import erasers, made_versions, require_secret_of, secret_of, wanted
+from truelog.forgetting.request import erasers, made_versions, wait_for_archive, wanted
 from truelog.reconcile.reconcile import reconcile_views
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.replays import store as replays
@@ -82,7 +82,7 @@ class Forgetting:
         erasure_log.publish(self._settings, self.context.event_types, self.erasure)
 
     def _wait_for_archive(self) -> None:
-        archive_reader.wait_for(self._settings, self.erasure.ends, seconds=self._settings.archive_wait_seconds)
+        wait_for_archive(self._settings, self.erasure)
 
     def _count(self) -> None:
         found: list[CoveredDay] = []
@@ -136,6 +136,7 @@ class Forgetting:
     def _forget_copies(self) -> None:
         names = sorted({view for view, _ in self._versions})
         outputs.forget_published(self._settings, self.connection, self._views)
+        outputs.delete_unwritten(self._settings, self.connection, self.erasure)
         if held := replays.drop_readers(self.connection, self.erasure.fields.keys()):
             raise NotForgotten(f"a query uses these replays: {', '.join(held)}. Repeat the command when it has ended.")
         self._forget_notifications()
@@ -213,7 +214,7 @@ def forget(settings: Settings, named: Collection[Named], doer: str) -> Forgotten
     """Forget the person with these values of fields. If the command was interrupted before, it continues.
 
     Raises:
-        BadInput: no event type declares one of the fields as its subject.
+        BadInput: no event type declares one of the fields as its subject, or the log of a topic was cut.
         NotForgotten, ArchiveBehind: a step cannot be finished yet. Repeat the command.
     """
     with connect(settings, autocommit=True) as connection, ledger.exclusive(connection):
@@ -256,6 +257,7 @@ def add_published(settings: Settings, connection: Connection) -> None:
         is_new = ledger.restore(connection, each, Step.PUBLISHED, adopted=True)
         if not is_new and any(eraser.count() for eraser in erasers(settings, types, each)):
             ledger.begin_again(connection, each)
+    reading.read_to_end(settings, connection)
 
 
 def _run(settings: Settings, connection: Connection, erasures: Sequence[Erasure], doer: str) -> list[Forgotten]:

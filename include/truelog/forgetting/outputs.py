@@ -1,5 +1,7 @@
 """The outputs of views: after an erasure, the relay publishes what has changed, and the outbox forgets what was before.
 
+An output topic that no view writes now would keep its rows for ever, so the erasure deletes it.
+
 The outbox forgets nothing that the notifier has not read, if it follows the view. It goes on behind the
 row that is published once more.
 
@@ -7,23 +9,30 @@ A repair has put the changed and the vanished rows into the outbox, as any trans
 may name the person too. As soon as the relay has published these rows and one more, nothing needs them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 
-from truelog.log import topics
+from truelog.erasure import ledger
+from truelog.erasure.erasure import Erasure
+from truelog.forgetting.request import made_versions
+from truelog.log import output_topic, topics
 from truelog.maintenance.notifier_place import place_of_notifier, unnoticed
 from truelog.relay.place import read_places
 from truelog.relay.view_feed import ViewFeed, topic_of
 from truelog.schema.names import OUTPUT
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect
 from truelog.support.errors import NotForgotten, ServiceDown, TopicRefused
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import outbox
 
 _RELAY_SECONDS = 60.0
+_LOOK_SECONDS = 60.0  # between the looks of the relay for quiet topics, and of Kafka for topics to compact
+_TOPIC = re.compile(rf"{re.escape(OUTPUT)}(?P<view>[a-z][a-z0-9_]*)\.v(?P<version>[0-9]{{1,9}})")
 
 
 def forget_published(settings: Settings, connection: Connection, views: Sequence[CompiledView]) -> None:
@@ -44,11 +53,59 @@ def forget_published(settings: Settings, connection: Connection, views: Sequence
         each.feed.trim(each.last, at_once=True)  # the notifier may not have read what came after it
 
 
-def unwritten(settings: Settings, connection: Connection) -> list[str]:
-    """The output topics that no view writes now, so that nothing removes their rows."""
+def unwritten(settings: Settings, connection: Connection, erasure: Erasure) -> list[str]:
+    """The output topics that no view writes now, and that may name the person: nothing removes their rows.
+
+    Of a version that is gone, it is not known what it has read.
+    """
+    written = {topic_of(*each) for each in _written(connection)}
+    rows = connection.execute("SELECT view, version FROM truelog.view").fetchall()
+    known = {(str(view), int(str(version))) for view, version in rows}
+    may_name = set(made_versions(connection, erasure))
+    found = filter(None, map(_TOPIC.fullmatch, topics.existing_topics(topics.client(settings)) - written))
+    of = {each[0]: (each["view"], int(each["version"])) for each in found}
+    return sorted(topic for topic, version in of.items() if version in may_name or version not in known)
+
+
+def delete_unwritten(settings: Settings, connection: Connection, erasure: Erasure) -> None:
+    """Delete the output topics that no view writes now. The ledger names them first.
+
+    A view that publishes again later begins with its whole table. None does so meanwhile.
+    """
+    if not unwritten(settings, connection, erasure):
+        return  # the lock would make merges wait
+    with connection.transaction():
+        connection.execute("LOCK TABLE truelog.output IN SHARE MODE")
+        if names := unwritten(settings, connection, erasure):
+            with connect(settings, autocommit=True) as at_once:
+                ledger.record_deleted(at_once, erasure, names)
+            output_topic.delete_topics(settings, KafkaUser.ERASER, names)
+
+
+def compacted_at(
+    settings: Settings, connection: Connection, erasure: Erasure, since: datetime
+) -> dict[str, datetime | None]:
+    """For each output of the erasure, when Kafka has compacted all that was published before a time. None is never.
+
+    A record is removed when the segment with it was closed and compacted, and its key when that has happened again
+    after the time that a tombstone stays. The relay writes to a quiet topic, so that segments are closed.
+    """
+    made, existing = set(made_versions(connection, erasure)), topics.existing_topics(topics.client(settings))
+    names = sorted({topic_of(*each) for each in _written(connection) if each in made} & existing)
+    found = {name: output_topic.compaction(settings, name) for name in names}
+    quiet = settings.output_compaction_seconds + _LOOK_SECONDS
+    seconds = {
+        name: None if each.limit is None
+        else 2 * (each.segment + quiet + each.limit + _LOOK_SECONDS) + each.tombstones + quiet
+        for name, each in found.items()
+    }  # fmt: skip
+    return {name: None if each is None else since + timedelta(seconds=each) for name, each in seconds.items()}
+
+
+def _written(connection: Connection) -> list[tuple[str, int]]:
+    """The versions of views that publish."""
     rows = connection.execute("SELECT view, version FROM truelog.output WHERE beginning IS NOT NULL").fetchall()
-    existing = topics.existing_topics(topics.client(settings))
-    return sorted(each for each in existing - {topic_of(*row) for row in rows} if each.startswith(OUTPUT))
+    return [(str(view), int(str(version))) for view, version in rows]
 
 
 @dataclass

@@ -4,8 +4,8 @@ It follows from the ledger and from the settings of the topics, so it can be mad
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from truelog.erasure.ledger import Entry
@@ -21,8 +21,8 @@ _NOT_REACHED = (
     "PostgreSQL's files: free space of its pages, and its WAL, until PostgreSQL has written over it.",
     "Files of an archive process that crashed before its commit, and partials of a recompute that was running: "
     "until upkeep deletes them, after three days. Nothing reads them.",
-    "Output topics: rows that the view has changed since, and the removals of vanished rows with their keys, until the "
-    "broker compacts the topic.",
+    "Memory of running processes, such as the words that an application has compared last: until the process ends. "
+    "None serves it.",
     "Copies that readers have made: exports, consumers of topics, subscribers, and pages of Airflow.",
     "Logs of processes, and metadata of Airflow: until their retention.",
 )
@@ -32,11 +32,13 @@ _NOT_REACHED = (
 class Receipt:
     """An erasure as of now. `kafka` has for each topic when its last covered record is gone; None is never.
 
-    unwritten: the output topics that no view writes now.
+    outputs: for each output topic, when replaced and removed rows are gone, with their keys; None is never.
+    unwritten: the output topics that no view writes now, since the erasure.
     """
 
     entry: Entry
     kafka: Mapping[str, datetime | None]
+    outputs: Mapping[str, datetime | None] = field(default_factory=dict)
     unwritten: Sequence[str] = ()
 
     @property
@@ -48,11 +50,16 @@ class Receipt:
             else f"Kafka's topic {topic}, which is compacted: until its source writes a newer record with the same key."
             for topic, when in sorted(self.kafka.items())
         )
+        outputs = (
+            f"Kafka's topic {topic}, an output: earlier rows, and the keys of removed rows, "
+            + (f"until {when:%Y-%m-%d %H:%M} UTC." if when else "for ever. Start the relay, which sets a limit.")
+            for topic, when in sorted(self.outputs.items())
+        )
         unwritten = (
             f"Kafka's topic {topic}, an output that no view writes now: for ever. Delete the topic."
             for topic in self.unwritten
         )
-        return (*kept, *unwritten, *_NOT_REACHED)
+        return (*kept, *outputs, *unwritten, *_NOT_REACHED)
 
     def as_dict(self) -> dict[str, Any]:
         """The stable format for scripts."""
@@ -67,7 +74,9 @@ class Receipt:
             "topics": sorted(entry.erasure.fields),
             "records": dict(sorted(entry.records.items())),
             "kafka": {topic: when and timestamps.to_text(when) for topic, when in sorted(self.kafka.items())},
+            "outputs": {topic: when and timestamps.to_text(when) for topic, when in sorted(self.outputs.items())},
             "unwritten_outputs": list(self.unwritten),
+            "deleted_outputs": list(entry.deleted),
             "rest": list(self.rest),
         }
 
@@ -77,4 +86,6 @@ def receipt_of(settings: Settings, entry: Entry) -> Receipt:
     seconds = topics.longest_seconds(topics.client(settings), entry.records)
     kafka = {t: None if each is None else entry.recorded_at + timedelta(seconds=each) for t, each in seconds.items()}
     with connect(settings) as connection:
-        return Receipt(entry, kafka, outputs.unwritten(settings, connection))
+        since = entry.advanced_at if entry.is_finished else datetime.now(UTC)
+        compacted = outputs.compacted_at(settings, connection, entry.erasure, since)
+        return Receipt(entry, kafka, compacted, outputs.unwritten(settings, connection, entry.erasure))

@@ -1,20 +1,22 @@
 """The request for an erasure: what it will cover, and how many records that are, before anything is written."""
 
-import hmac
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from truelog.archive import reader as archive_reader
 from truelog.archive.erasing.erase import ArchiveEraser
 from truelog.archive.table import open_catalog
-from truelog.control import event_registry
+from truelog.control import event_registry, log_cuts
 from truelog.erasure.erasure import Erasure, Erasures, subject_fields
+from truelog.erasure.secret import secret_of
 from truelog.erasure.subject import Named, Subject, is_clear, secret_check
 from truelog.log import topics
+from truelog.log.positions import Positions
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import NotSetUp
+from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 
 
@@ -30,45 +32,49 @@ class Preview:
     unclear: list[str]
 
 
-def secret_of(settings: Settings) -> bytes:
-    """The secret of the hashes.
-
-    Raises:
-        NotSetUp: the home has none.
-    """
-    if secret := settings.erasure_secret.get_secret_value():
-        return secret.encode()
-    raise NotSetUp(
-        "TRUELOG_ERASURE_SECRET is missing. Set it to a random text and keep it for ever: with another one, the "
-        "platform would no longer know whom it has forgotten."
-    )
-
-
-def require_secret_of(settings: Settings, erasure: Erasure) -> None:
-    """Require that the hashes of the erasure were made with the secret of this home.
-
-    Raises:
-        NotSetUp: with this secret, the erasure would cover no record.
-    """
-    if not hmac.compare_digest(erasure.secret_check, secret_check(secret_of(settings))):
-        raise NotSetUp(
-            f"erasure {erasure.id} was made with another TRUELOG_ERASURE_SECRET, so this one finds nothing of it. "
-            "Set the secret that the home had then."
-        )
-
-
 def wanted(settings: Settings, named: Collection[Named]) -> Erasure:
     """The erasure of these values of fields, up to the present end of the log.
 
     Raises:
-        BadInput: no event type declares one of the fields as its subject.
+        BadInput: no event type declares one of the fields as its subject, or the log of a topic was cut.
         NotSetUp: the home has no secret.
     """
     secret = secret_of(settings)
     fields = subject_fields(event_registry.confirmed_types(settings), {field for field, _ in named})
-    ends = topics.committed_ends(topics.client(settings), fields)
+    # The committed ends would leave out acknowledged events that follow a record of an open transaction.
+    ends = topics.end_offsets(settings, fields)
+    _require_no_open_cut(settings, ends)
     subjects = frozenset(Subject.of(secret, *each) for each in named)
     return Erasure(uuid.uuid4(), subjects, fields, ends, secret_check(secret))
+
+
+def _require_no_open_cut(settings: Settings, ends: Positions) -> None:
+    """Raise BadInput if a log was cut. The archive contains records behind its end, and an erasure would miss them."""
+    with connect(settings) as connection:
+        cuts = log_cuts.open_cuts(connection)
+    if names := sorted({each.topic for each in cuts if ends.ids.get(each.topic) == each.topic_id}):
+        raise BadInput(
+            f"the log of {', '.join(names)} was cut, so the archive may have records of the person behind its end. Run "
+            "`truelog archive accept-cut`, then repeat the command."
+        )
+
+
+def wait_for_archive(settings: Settings, erasure: Erasure) -> None:
+    """Wait until the archive contains all records below the ends. It reads a record when its transaction has ended.
+
+    Raises:
+        ArchiveBehind: some records are still not archived after `archive_wait_seconds`.
+    """
+    try:
+        archive_reader.wait_for(settings, erasure.ends, seconds=settings.archive_wait_seconds)
+    except ArchiveBehind as behind:
+        hidden = topics.committed_ends(topics.client(settings), erasure.ends.offsets).ranges_to(erasure.ends)
+        if not hidden:
+            raise
+        where = ", ".join(f"at {each.start} of {each.topic} {each.partition}" for each in hidden)
+        raise ArchiveBehind(
+            f"a transaction {where} has not ended, and the archive waits for it. Repeat the command in some minutes."
+        ) from behind
 
 
 def preview(settings: Settings, named: Collection[Named]) -> Preview:

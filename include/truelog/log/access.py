@@ -7,10 +7,10 @@ its duty:
 - `truelog-producer`, for commands and for producers that bypass the collector, writes events; `truelog dead-letters
   replay` is such a command
 - the tick service writes ticks
-- a relay (`truelog.relay`) creates and writes output topics, whose names begin with `view.`, and the places of relays.
-  It writes the events of accepted commands, and it alone writes claims
+- a relay (`truelog.relay`) creates, configures and writes output topics, whose names begin with `view.`, and the
+  places of relays. It writes the events of accepted commands, and it alone writes claims
 - Kafka Connect writes the changes of captured tables
-- `truelog forget` writes erasures, and it alone
+- `truelog forget` writes erasures and deletes output topics, and it alone
 - every other part reads
 
 Kafka refuses everything that no rule allows.
@@ -66,7 +66,7 @@ def create_users(broker: AdminClient, settings: Settings) -> None:
     """
     if settings.kafka_mechanism in _SCRAM:
         _create_logins(broker, settings)
-    _create(broker, [*_reading(), *_replaying(), *_relaying()])
+    _create(broker, [*_reading(), *_replaying(), *_relaying(), *_erasing()])
 
 
 def _create_logins(broker: AdminClient, settings: Settings) -> None:
@@ -109,10 +109,15 @@ def _replaying() -> list[AclBinding]:
 def _relaying() -> list[AclBinding]:
     user, anything = KafkaUser.RELAY, [AclOperation.WRITE, AclOperation.CREATE]
     prefixed, transactions = ResourcePatternType.PREFIXED, [AclOperation.WRITE, AclOperation.DESCRIBE]
-    outputs = [_rule(user, ResourceType.TOPIC, OUTPUT, each, prefixed) for each in anything]
+    managing = [*anything, AclOperation.ALTER_CONFIGS]
+    outputs = [_rule(user, ResourceType.TOPIC, OUTPUT, each, prefixed) for each in managing]
     places = [_rule(user, ResourceType.TOPIC, RELAY_PLACES, each) for each in anything]
     kind = ResourceType.TRANSACTIONAL_ID
     return outputs + places + [_rule(user, kind, RELAY_TRANSACTIONS, each, prefixed) for each in transactions]
+
+
+def _erasing() -> list[AclBinding]:
+    return [_rule(KafkaUser.ERASER, ResourceType.TOPIC, OUTPUT, AclOperation.DELETE, ResourcePatternType.PREFIXED)]
 
 
 def _rule(

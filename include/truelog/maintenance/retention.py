@@ -115,6 +115,7 @@ RETENTION: dict[str, Expiring | str] = {
     "batch_refusal": _PER_VIEW,
     "standing": _PER_VIEW,
     "clock_hold": "at most one row",
+    "erasure_reading": "at most one row",
     "output": "kept: numbers never repeat. One row for each version that has published",
     "output_step": _BY_RELAY,
     "outbox": _BY_RELAY,

@@ -3,6 +3,7 @@
 import logging
 from collections import defaultdict
 
+from truelog.erasure import hold
 from truelog.notifications import intake, rulebook, source
 from truelog.notifications.rules.rule import NotificationRule
 from truelog.storage.database import Connection
@@ -25,7 +26,8 @@ def look(settings: Settings, connection: Connection) -> int:
     for rule in rules:
         by_view[rule.view].append(rule)
     source.close_others(connection, by_view)
-    found = [_look_at(settings, connection, view, of_view) for view, of_view in sorted(by_view.items())]
+    held = {view for view, _ in hold.held_versions(connection)}
+    found = [_look_at(settings, connection, *each) for each in sorted(by_view.items()) if each[0] not in held]
     if None not in found:
         rulebook.record_look(connection)
     return sum(filter(None, found))

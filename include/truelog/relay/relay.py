@@ -81,6 +81,16 @@ class Relay:
         if self.place is not None:
             self.feed.trim(self.place.number)
 
+    def repeat_last(self) -> None:
+        """Publish the row at the place of the relay again, unless the feed has begun again. The place stays."""
+        place, beginning = self.place, self.feed.beginning()
+        if place is None or beginning is None or beginning.id != place.beginning:
+            return
+        rows = [each for each in self.feed.next_rows(place.number) if each.id == place.id]
+        if rows:
+            with _understood(self.feed):
+                self._publish(rows[-1:], beginning)
+
     def _next_number(self, beginning: Beginning) -> int:
         """The number of the row to publish next."""
         place = self.place

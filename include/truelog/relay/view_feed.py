@@ -56,6 +56,12 @@ _TRIM = """
 """
 
 
+def output_config(settings: Settings) -> dict[str, str]:
+    """The configuration of output topics, which bounds how long Kafka keeps a row that another one has replaced."""
+    longest = str(int(settings.output_compaction_seconds * 1_000))
+    return {"max.compaction.lag.ms": longest, "segment.ms": longest, **OUTPUT_CONFIG}
+
+
 def topic_of(view: str, version: int) -> str:
     """The output topic of a version of a view."""
     return f"{OUTPUT}{view}.v{version}"

@@ -2,16 +2,17 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from confluent_kafka import KafkaException
 
-from truelog.log.output_topic import create_topic
+from truelog.log.output_topic import create_topic, last_written
 from truelog.relay.relay import Relay
 from truelog.relay.step_trace import StepTraces
-from truelog.relay.view_feed import OUTPUT_CONFIG, ViewFeed
+from truelog.relay.view_feed import ViewFeed, output_config
 from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import Resync, ServiceDown, TopicRefused, describe
 from truelog.support.settings import KafkaUser, Settings
@@ -52,8 +53,8 @@ class ViewOutputs:
         if self._is_due("look", _LOOK_SECONDS):
             self._tell()
         if self._is_due("trim", _TRIM_SECONDS):
-            for relay in self._relays.values():
-                relay.trim()
+            for version in list(self._relays):
+                self._attempt(version, self._keep_small)
         return published
 
     def end(self) -> None:
@@ -62,30 +63,51 @@ class ViewOutputs:
         self._traces.close()
 
     def _numbers(self) -> dict[_Version, int]:
-        """The number of the last row of each output."""
-        query = "SELECT view, version, number FROM truelog.output WHERE beginning IS NOT NULL ORDER BY view, version"
+        """The number of the last row of each output that is not held back after a restore."""
+        query = (
+            "SELECT view, version, number FROM truelog.output o WHERE beginning IS NOT NULL AND NOT EXISTS ("
+            "SELECT FROM truelog.held h WHERE (h.view, h.version) = (o.view, o.version)) ORDER BY view, version"
+        )
         return {(str(view), int(str(v))): int(str(n)) for view, v, n in self.connection.execute(query).fetchall()}
 
     def _publish_one(self, version: _Version, number: int) -> int:
         if time.monotonic() < self._retry_at.get(version, 0.0):
             return 0
+
+        def publish(relay: Relay) -> int:
+            is_published = relay.place is not None and relay.place.number == number
+            published = 0 if is_published else relay.publish()
+            if published:
+                self._record_progress(version, relay)
+            return published
+
+        return self._attempt(version, publish)
+
+    def _keep_small(self, relay: Relay) -> int:
+        """Let the outbox forget published rows, and let Kafka remove replaced rows.
+
+        Kafka does not compact the segment to which it appends. After a quiet time, the last row is therefore published
+        again, which begins another segment.
+        """
+        relay.trim()
+        quiet = datetime.now(UTC) - timedelta(seconds=self.settings.output_compaction_seconds)
+        if (written := last_written(self.settings, relay.feed.name)) and written < quiet:
+            relay.repeat_last()
+        return 0
+
+    def _attempt(self, version: _Version, work: Callable[[Relay], int]) -> int:
+        """Work with the relay of an output. After an error, another relay begins in a few seconds."""
         try:
-            relay = self._relays.get(version) or self._begin(version)
-            if relay.place is not None and relay.place.number == number:
-                return 0
-            published = relay.publish()
+            return work(self._relays.get(version) or self._begin(version))
         except (Resync, ServiceDown, TopicRefused, KafkaException) as error:
             self._end(version)
             self._retry_at[version] = time.monotonic() + _RETRY_SECONDS
             self._record_trouble(version, error)
             return 0
-        if published:
-            self._record_progress(version, relay)
-        return published
 
     def _begin(self, version: _Version) -> Relay:
         feed = ViewFeed(self.settings, self.connection, *version, self._traces)
-        create_topic(self.settings, KafkaUser.RELAY, feed.name, OUTPUT_CONFIG)
+        create_topic(self.settings, KafkaUser.RELAY, feed.name, output_config(self.settings))
         self._relays[version] = Relay(self.settings, KafkaUser.RELAY, feed)
         self._record_progress(version, self._relays[version])
         return self._relays[version]

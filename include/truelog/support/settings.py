@@ -162,6 +162,7 @@ class Settings(
     history_keep_seconds: PositiveFloat = 90 * 86_400.0  # comparisons, validations, repairs, launches and audits
     audit_trail_keep_seconds: PositiveFloat = 365 * 86_400.0  # the operations of users
     command_keep_seconds: PositiveFloat = 30 * 86_400.0  # decisions of commands, and how long answers can be repeated
+    output_compaction_seconds: PositiveFloat = 86_400.0  # how long Kafka may keep replaced rows before it compacts them
     superseded_keep_seconds: PositiveFloat = 30 * 86_400.0  # tables and partials of versions that no longer run
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"

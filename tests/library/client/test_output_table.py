@@ -89,7 +89,7 @@ def test_a_reader_that_was_away_for_too_long_begins_again(view: Published, monke
 
 def test_a_compacted_topic_gives_the_table(view: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka removes earlier records of a key while a reader follows."""
-    monkeypatch.setattr(view_outputs, "OUTPUT_CONFIG", view_feed.OUTPUT_CONFIG | COMPACTED)
+    monkeypatch.setattr(view_feed, "OUTPUT_CONFIG", view_feed.OUTPUT_CONFIG | COMPACTED)
     publish_all(view.settings)
     with opened(view) as follower:
         for _ in range(12):

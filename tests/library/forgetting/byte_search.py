@@ -1,9 +1,10 @@
-"""Searches everything that the platform stores for bytes: tables, objects, and topics other than those of events."""
+"""Searches what the platform stores for bytes: tables, objects, files, and topics other than those of events."""
 
 import gzip
 import io
 import zlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow.parquet as pq
 from psycopg import sql
@@ -13,13 +14,14 @@ from truelog.storage import bucket
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
+_STORES = ("postgresql", "kafka", "s3")  # their own files, which have freed pages and records of events
 _SCHEMAS = ("truelog", "state", "stage", "batch", "recon", "replay", "iceberg")
 
 
 def places_with(settings: Settings, connection: Connection, wanted: Iterable[str], topics: Iterable[str]) -> list[str]:
     """Where any of the texts is, in any of the ways in which the platform writes texts."""
     needles = [form for text in wanted for form in (text.encode(), text.encode().hex().encode())]
-    places = (*_tables(connection), *_objects(settings), *_topics(settings, topics))
+    places = (*_tables(connection), *_objects(settings), *_topics(settings, topics), *_files(settings.home))
     return [place for place, content in places if any(each in content for each in needles)]
 
 
@@ -62,3 +64,12 @@ def _topics(settings: Settings, topics: Iterable[str]) -> Iterator[tuple[str, by
     for topic in topics:
         content = [(each.key() or b"", each.value() or b"", each.headers()) for each in records(settings, topic)]
         yield topic, str(content).encode()
+
+
+def _files(home: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of the home, such as logs."""
+    for path in sorted(home.rglob("*")):
+        name = str(path.relative_to(home))
+        if path.is_file() and not name.startswith(_STORES):
+            content = path.read_bytes()
+            yield name, content + _decoded(name, content)

@@ -15,10 +15,10 @@ from tests.deadline import deadline
 from truelog.control import event_registry
 from truelog.erasure import ledger
 from truelog.erasure.erasure import Erasure
+from truelog.erasure.secret import require_secret_of, secret_of
 from truelog.erasure.subject import Subject, seal, secret_check
 from truelog.forgetting import erasure_log
 from truelog.forgetting.forget import add_published, restore_ledger
-from truelog.forgetting.request import require_secret_of, secret_of
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support.errors import NotSetUp

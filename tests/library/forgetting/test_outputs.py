@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.builders.erasures import an_erasure, forget_erasures
 from tests.builders.notifications import (
     forget_place,
     notifier_is_at,
@@ -17,16 +18,23 @@ from tests.deadline import until
 from tests.library.forgetting.byte_search import places_with
 from tests.library.forgetting.relayed import relayed
 from tests.library.relay.published import Published, declared, deployed
+from tests.library.relay.read_topic import records
+from truelog.erasure import ledger
 from truelog.erasure.erasure import Erasure
 from truelog.erasure.ledger import Entry, Step
+from truelog.erasure.subject import Subject, secret_check
 from truelog.forgetting import outputs
-from truelog.forgetting.outputs import forget_published
+from truelog.forgetting.outputs import delete_unwritten, forget_published
 from truelog.forgetting.receipt import receipt_of
+from truelog.log import topics
+from truelog.log.output_topic import create_topic, delete_topics
 from truelog.log.positions import Positions
+from truelog.relay import view_feed, view_outputs
 from truelog.relay.place import read_places
+from truelog.relay.view_feed import OUTPUT_CONFIG
 from truelog.storage.database import Connection
 from truelog.support.errors import NotForgotten, ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.tables import deploy
 
 PERSON = "xanthippe-4711"
@@ -154,14 +162,90 @@ def require_published(settings: Settings, view: Published, number: int) -> None:
         raise ServiceDown(f"{number} is not published")
 
 
-def test_the_receipt_names_the_outputs_that_no_view_writes(platform: Settings, view: Published) -> None:
-    now, erasure = datetime.now(UTC), Erasure(uuid4(), frozenset(), {}, Positions())
-    entry = Entry(erasure, Step.PROVED, now, now, {})
-    view.change({PERSON: "7"})
+def an_entry(topic: str = "page_view") -> Entry:
+    """A finished erasure of people in this topic."""
+    now, subjects = datetime.now(UTC), frozenset({Subject.of(b"secret", "visitor_id", PERSON)})
+    ends = Positions({topic: {0: 1}}, {topic: "an-id"})
+    erasure = Erasure(uuid4(), subjects, {topic: ("visitor_id",)}, ends, secret_check(b"secret"))
+    return Entry(erasure, Step.PROVED, now, now, {})
+
+
+def test_an_output_that_no_view_writes_is_deleted(platform: Settings, view: Published) -> None:
+    """If the view publishes again, its output begins with the whole table. An erasure in other topics keeps it."""
+    made, other = an_entry(), an_entry("tweet")
+    erasure = an_erasure(view.connection, made.erasure)
+    view.change({PERSON: "7", "p1": "1"})
     with relayed(platform):
         forget_published(platform, view.connection, [view.compiled])
-    assert view.topic not in receipt_of(platform, entry).unwritten
+    delete_unwritten(platform, view.connection, erasure)
+    assert receipt_of(platform, made).unwritten == []
+    assert PERSON in str(view.read())
     deploy.deploy_table(view.connection, declared(view.compiled.name, publish=False))
+    delete_unwritten(platform, view.connection, other.erasure)
+    assert receipt_of(platform, other).unwritten == []
+    assert receipt_of(platform, made).unwritten == [view.topic]
+
+    for _ in range(2):
+        delete_unwritten(platform, view.connection, erasure)
+    [entry] = [each for each in ledger.entries(view.connection) if each.erasure == erasure]
+    receipt = receipt_of(platform, entry).as_dict()
+    assert (view.topic in receipt["deleted_outputs"], receipt["unwritten_outputs"]) == (True, [])
+    assert view.topic not in topics.existing_topics(topics.client(platform))
+    view.change_unpublished({}, PERSON)
+    deploy.deploy_table(view.connection, view.compiled)
+    with relayed(platform):
+        forget_published(platform, view.connection, [view.compiled])
+    assert view.read()[0] == view.rows()
+    forget_erasures(view.connection)
+
+
+def test_the_output_of_a_version_that_is_gone_is_deleted(platform: Settings, connection: Connection) -> None:
+    """It is not known what the version has read. A topic with another name belongs to another program."""
+    foreign = "view.of-another-program"
+    for topic in ("view.gone.v3", foreign):
+        create_topic(platform, KafkaUser.RELAY, topic, {})
+    delete_unwritten(platform, connection, an_entry("tweet").erasure)
+    assert {"view.gone.v3", foreign} & topics.existing_topics(topics.client(platform)) == {foreign}
+    delete_topics(platform, KafkaUser.ERASER, [foreign])
+
+
+def test_the_receipt_says_by_when_an_output_is_compacted(platform: Settings, view: Published) -> None:
+    """An earlier release has made the topic, without a limit. The relay sets one when it starts."""
+    create_topic(platform, KafkaUser.RELAY, view.topic, OUTPUT_CONFIG)
+    view.change({PERSON: "7"})
+    entry = an_entry()
+    assert receipt_of(platform, entry).as_dict()["outputs"] == {view.topic: None}
+    assert any("Start the relay" in line for line in receipt_of(platform, entry).rest)
+    with relayed(platform):
+        forget_published(platform, view.connection, [view.compiled])
     receipt = receipt_of(platform, entry)
-    assert view.topic in receipt.as_dict()["unwritten_outputs"]
-    assert any(view.topic in line and "Delete the topic" in line for line in receipt.rest)
+    latest = receipt.outputs[view.topic]
+    assert latest is not None
+    assert (latest - entry.advanced_at).days == 8
+    assert any(view.topic in line and "until 20" in line for line in receipt.rest)
+    assert receipt_of(platform, an_entry("tweet")).outputs == {}
+
+
+@pytest.mark.nightly
+def test_kafka_removes_the_rows_and_keys_of_a_person_in_time(
+    platform: Settings, view: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing changes the view after the erasure. Without repeated rows, Kafka would keep the last segment for ever."""
+    quick = platform.model_copy(update={"output_compaction_seconds": 2.0})
+    monkeypatch.setattr(view_outputs, "_TRIM_SECONDS", 1.0)
+    monkeypatch.setattr(view_feed, "OUTPUT_CONFIG", OUTPUT_CONFIG | {"delete.retention.ms": "1000"})
+
+    def require_gone() -> None:
+        if PERSON in str([(each.key(), each.value()) for each in records(platform, view.topic)]):
+            raise ServiceDown("a record names the person")
+
+    view.change({PERSON: "7", "p1": "1"})
+    view.change({}, PERSON)
+    with relayed(quick):
+        forget_published(quick, view.connection, [view.compiled])
+        with pytest.raises(ServiceDown):
+            require_gone()
+        latest = receipt_of(quick, an_entry()).outputs[view.topic]
+        assert latest is not None
+        until(require_gone, (latest - datetime.now(UTC)).total_seconds(), "the compaction")
+    assert view.read()[0] == view.rows()

@@ -104,6 +104,15 @@ def test_no_principal_administers(kafka: Settings, user: KafkaUser, change: str)
         assert refused.args[0].code() in DENIED
 
 
+@pytest.mark.parametrize("user", MAY_WRITE)
+def test_only_an_erasure_deletes_an_output(kafka: Settings, user: KafkaUser) -> None:
+    output_topic.create_topic(kafka, KafkaUser.RELAY, OUTPUTS[0], {})
+    broker = topics.client(kafka, user)  # a client that nothing keeps ends its requests
+    [future] = broker.delete_topics([OUTPUTS[0]]).values()
+    refused = future.exception()
+    assert (refused is None) == (user is KafkaUser.ERASER), refused
+
+
 def test_set_up_changes_nothing_the_second_time(kafka: Settings) -> None:
     broker = topics.client(kafka, KafkaUser.ADMIN)
     before = access._existing(broker)

@@ -3,9 +3,14 @@
 from datetime import timedelta
 from typing import Any
 
-from tests.builders.notifications import a_waiting_notification, waiting_notifications
+from tests.builders.erasures import forget_erasures, lacks
+from tests.builders.notifications import a_waiting_notification, set_rule, waiting_notifications
+from tests.library.listener import Listener
+from tests.library.notifications.found_rows import FoundRows, hit
+from tests.library.notifications.rounds import deliver, look
 from truelog.notifications import delivery
 from truelog.storage.database import Connection
+from truelog.support.settings import Settings
 
 MANY = 20_000
 
@@ -18,6 +23,23 @@ def test_what_waits_for_one_channel_slows_no_other(quiet: Connection) -> None:
     assert rows_read(quiet, delivery._WAITING) < 100
     for channel in ("ops", "other", "away"):
         assert rows_read(quiet, delivery._NEXT, channel) < 100
+
+
+def test_nothing_is_told_while_a_restored_database_lacks_erasures(
+    told: Settings, hits: FoundRows, listener: Listener
+) -> None:
+    """Neither what waited in the backup, nor what changes."""
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    look(hits.connection)
+    lacks(hits.connection, 1)
+    hits.change(hit("post:0:2"))
+    deliver(told, hits.connection)
+    assert listener.taken == []
+    forget_erasures(hits.connection)
+    deliver(told, hits.connection)
+    assert [each["row"]["document"] for each in listener.taken] == ["post:0:1", "post:0:2"]
 
 
 def rows_read(connection: Connection, query: str, *given: object) -> int:

@@ -284,6 +284,24 @@ def test_published_rows_are_removed_later(platform: Settings, view: Published) -
     assert [number for number, _, _ in view.outbox()] == [5, 6]
 
 
+def test_a_quiet_output_gets_its_last_row_again(
+    platform: Settings, view: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka then begins another segment, and can compact the one before. Readers get a row that they have."""
+    monkeypatch.setattr(view_outputs, "_TRIM_SECONDS", 0.0)
+    view.change({"p1": "1", "p2": "2"})
+    view.change({}, "p1")
+    publish(platform)
+    publish(platform)  # a day is not over
+    assert view.read()[1] == [1, 2, 3]
+    publish(platform.model_copy(update={"output_compaction_seconds": 0.001}))
+    table, numbers = view.read()
+    assert (table, numbers[:4], {*numbers}) == (view.rows(), [1, 2, 3, 3], {1, 2, 3})
+    view.change({"p3": "3"})
+    publish(platform)
+    assert view.read()[1][-1] == 4
+
+
 def test_the_verdict_on_an_output_that_is_behind(platform: Settings, view: Published) -> None:
     def verdict() -> LagVerdict:
         [lag] = output_lag.outputs(view.connection)

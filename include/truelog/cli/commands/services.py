@@ -14,7 +14,7 @@ from truelog.cli.commands.streaming import (
     unread_input,
     unread_table,
 )
-from truelog.cli.forgetting import unfinished
+from truelog.cli.forgetting import lacking, unfinished
 from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 
@@ -59,17 +59,19 @@ def status(as_json: AsJson = False) -> None:
 def _show(settings: Settings, states: "list[State]", as_json: bool) -> bool:
     """Show the status, and return whether everything is in its desired state."""
     applications, built, connect = streams(settings), batch_views(settings), _connections(settings)
-    unread, erasures = unread_input(settings), _unfinished_erasures(settings)
+    unread, (erasures, missing) = unread_input(settings), _open_erasures(settings)
     fine = all(state.state == "READY" for state in states) and all(each["state"] in FINE for each in applications)
     fine = fine and not any(unread.values())
     if as_json:
         services = [asdict(state) for state in states]
         shown = {"services": services, "streams": applications, "batch_views": built, **unread, "connect": connect}
-        print_json({**shown, "unfinished_erasures": erasures})
+        print_json({**shown, "unfinished_erasures": erasures, "lacking_erasures": missing})
         return fine
     _table(states).show()
     for table in (*tables(applications), *batch_table(built), *unread_table(unread)):
         table.show()
+    if missing:
+        say(lacking(missing))
     if erasures:
         say(unfinished(erasures))
     airflow = connect["airflow"]
@@ -83,17 +85,17 @@ def _show(settings: Settings, states: "list[State]", as_json: bool) -> bool:
     return fine
 
 
-def _unfinished_erasures(settings: Settings) -> int:
-    """How many erasures are unfinished; 0 if the database is down."""
-    from truelog.erasure import ledger
+def _open_erasures(settings: Settings) -> tuple[int, int]:
+    """How many erasures are unfinished, and how many a restored database lacks; 0 if the database is down."""
+    from truelog.erasure import hold, ledger
     from truelog.storage import db_snapshot
     from truelog.support.errors import ServiceDown
 
     try:
         with db_snapshot.read_snapshot(settings) as connection:
-            return len(ledger.unfinished(connection))
+            return len(ledger.unfinished(connection)), hold.lacking(connection)
     except ServiceDown:  # the applications' states say so
-        return 0
+        return 0, 0
 
 
 def _connections(settings: Settings) -> dict[str, Any]:

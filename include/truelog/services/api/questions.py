@@ -29,7 +29,7 @@ from truelog.services.api.rows.answer import Source
 from truelog.services.api.rows.catalogue import KnownView
 from truelog.services.api.rows.cursor import Cursor, digest
 from truelog.services.api.rows.parameters import RowParameters, Rows, question
-from truelog.services.api.rows.reads import Found, Reads, Statement, replaced
+from truelog.services.api.rows.reads import Found, Reads, Statement, replaced, require_not_held
 from truelog.services.api.rows.statement import RowQuestion, place
 from truelog.services.api.scoped_token import Scope, TokenSigner
 from truelog.services.api.searches import Words
@@ -187,6 +187,7 @@ class Questions:
         """The rows as of an earlier time, once a job has rebuilt them."""
         most = max(self._settings.api_past_rows, self._settings.api_rows)
         wanted = question_of(known, whole, asked, most)
+        await require_not_held(self._reads.pool, known.view)  # answers are stored
         if asked.cursor:
             found, page = await self._past.follow(wanted, cursor_of(asked.cursor, wanted), whole.limit)
         else:

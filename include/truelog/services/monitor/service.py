@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 
 from truelog.alerts import scheduler as alert_scheduler
 from truelog.control import event_files, removed_views
+from truelog.forgetting import reading
 from truelog.limits import analysts
 from truelog.log import topics
 from truelog.maintenance import outbox_limit
@@ -39,6 +40,7 @@ from truelog.support.settings import Settings
 
 _FILES_SECONDS = 2.0  # interval at which the event files are compared with the registry
 _VIEWS_SECONDS = 5.0  # interval at which views without a file are looked for
+_ERASURES_SECONDS = 5.0  # interval at which it is looked whether PostgreSQL has started again, perhaps restored
 _STOP_SECONDS = 1.0  # an unfinished poll may be lost
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ def duties(settings: Settings, broker: AdminClient, polls: LagPolls) -> list[Bac
         Background("removed views", views, _VIEWS_SECONDS),
         Background("analysts", sessions, analysts.INTERVAL_SECONDS),
         Background("outboxes", outboxes, outbox_limit.INTERVAL_SECONDS),
+        Background("erasures", partial(reading.read_once, settings), _ERASURES_SECONDS),
     ]
 
 

@@ -8,6 +8,7 @@ from threading import Event
 
 import psycopg
 
+from truelog.forgetting import reading
 from truelog.relay import view_outputs
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import Settings
@@ -26,6 +27,7 @@ def run(settings: Settings, stopped: Event) -> None:
     """
     while not stopped.is_set():
         try:
+            reading.read_once(settings)
             with view_outputs.open_outputs(settings) as outputs:
                 while not stopped.is_set():
                     if not outputs.publish():

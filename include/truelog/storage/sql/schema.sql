@@ -542,9 +542,18 @@ CREATE TABLE truelog.erasure (
     id uuid PRIMARY KEY, number bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
     step smallint NOT NULL DEFAULT 1 CHECK (step BETWEEN 1 AND 10), adopted boolean NOT NULL DEFAULT false,
     secret_check bytea NOT NULL CHECK (octet_length(secret_check) = 32),
-    recorded_at timestamptz NOT NULL DEFAULT now(), advanced_at timestamptz NOT NULL DEFAULT now()
+    recorded_at timestamptz NOT NULL DEFAULT now(), advanced_at timestamptz NOT NULL DEFAULT now(),
+    deleted_topics text[] NOT NULL DEFAULT '{}'
+        CHECK (array_to_string(deleted_topics, ' ') ~ '^(view\.[a-z][a-z0-9_]*\.v[0-9]+ ?)*$')
 );
+CREATE INDEX erasure_adopted ON truelog.erasure (id) WHERE adopted AND step < 8;
 COMMENT ON TABLE truelog.erasure IS 'The ledger of erasures: one row for each, with its last finished step. adopted: a backup was restored after it';
+
+CREATE TABLE truelog.erasure_reading (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), database oid NOT NULL, server_started timestamptz NOT NULL,
+    lacking integer NOT NULL, read_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.erasure_reading IS 'How many erasures of the log the ledger lacks, as of the last reading, and the database and the start of the server that it was read for';
 
 CREATE TABLE truelog.erasure_subject (
     erasure uuid REFERENCES truelog.erasure, field text CHECK (field ~ '^[a-z][a-z0-9_]{0,62}$'),

@@ -95,6 +95,24 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
     WHERE reader = a_reader AND NOT partitions @? '$[*] ? (@.blind != "")' ORDER BY at DESC LIMIT 1
 $$;
 
+-- After a restore from a backup, rows may show people who were forgotten since (docs/decisions/116-restored-erasures.md).
+CREATE OR REPLACE VIEW truelog.held AS
+SELECT v.view, v.version, CASE
+    WHEN r.unread THEN 'this database was restored, and lacks erasures of the log: run `truelog archive adopt`'
+    ELSE 'this database was restored, and an erasure is not performed again yet: run `truelog erasures adopt`' END AS reason
+FROM truelog.view v CROSS JOIN (
+    SELECT EXISTS (
+        SELECT FROM truelog.erasure_reading
+        WHERE lacking > 0 OR database <> (SELECT oid FROM pg_database WHERE datname = current_database())
+    ) AS unread
+) r
+WHERE r.unread OR EXISTS (  -- whose step VIEWS is not finished
+    SELECT FROM truelog.erasure e JOIN truelog.erasure_end x ON x.erasure = e.id
+    WHERE e.adopted AND e.step < 8 AND x.topic = ANY(v.reads)
+);
+COMMENT ON VIEW truelog.held IS 'The versions of views that API, relay and notifier hold back after a restore, because erasures since the backup are missing';
+GRANT SELECT ON truelog.held TO PUBLIC;  -- as for truelog.answer
+
 CREATE OR REPLACE VIEW truelog.answer AS
 SELECT d.view, d.version, served.layer, at.as_of, extract(epoch FROM now() - at.as_of)::float8 AS age,
     why.matter || CASE WHEN why.matter <> '' AND (b.view IS NULL OR d.batch_only) AND f.reason IS NOT NULL
@@ -111,10 +129,12 @@ LEFT JOIN LATERAL (  -- of this version, or of the view if no application runs t
 ) s ON true
 LEFT JOIN truelog.application_status a ON a.application = s.application
 LEFT JOIN truelog.batch_refusal f ON f.view = d.view
+LEFT JOIN truelog.held h ON (h.view, h.version) = (d.view, d.version)
 CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL AND NOT d.batch_only THEN 'stream' ELSE 'batch' END AS layer) served
 CROSS JOIN LATERAL (SELECT CASE WHEN served.layer = 'stream' THEN truelog.complete_until(d.view, d.version, d.reads) ELSE b.as_of END AS as_of) at
 CROSS JOIN LATERAL (SELECT CASE
     WHEN d.removed_at IS NOT NULL THEN format('removed: its file is gone since %s UTC', to_char(d.removed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
+    WHEN h.reason IS NOT NULL THEN h.reason
     WHEN q.reconciliation IS NOT NULL THEN format('rows of the %s differ from the rebuild (reconciliation %s)',
         CASE WHEN d.batch_only THEN 'batch layer' ELSE 'stream' END, q.reconciliation)
     WHEN d.batch_only AND b.view IS NULL THEN 'batch-only and not built yet'
@@ -279,10 +299,12 @@ COMMENT ON VIEW truelog.version_status IS 'Each version of each view: who sees i
 
 -- For subscribers of changes: how far each output is, and which rows each transaction has changed.
 CREATE OR REPLACE VIEW truelog.published_place AS
-SELECT o.view, o.version, o.number, coalesce(s.id, o.beginning) AS identity, o.beginning, o.first
+SELECT o.view, o.version, o.number, coalesce(s.id, o.beginning) AS identity, o.beginning, o.first, coalesce((
+        SELECT min(f.last) FROM truelog.output_step f WHERE (f.view, f.version) = (o.view, o.version)
+    ), o.number) AS oldest
 FROM truelog.output o LEFT JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.number)
 WHERE o.beginning IS NOT NULL;
-COMMENT ON VIEW truelog.published_place IS 'The number of the last changed row of each output, with the id of its transaction, or of the beginning before the first one';
+COMMENT ON VIEW truelog.published_place IS 'The number of the last changed row of each output, with the id of its transaction, or of the beginning before the first one, and the number of the oldest transaction that is kept';
 
 CREATE OR REPLACE VIEW truelog.published_change AS
 SELECT o.view, o.version, o.number, o.key, o.value, s.last, s.id, s.positions, s.made_at

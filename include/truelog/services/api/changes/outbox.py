@@ -16,9 +16,9 @@ PORTION = 20_000  # rows that are read at once
 PORTION_BYTES = 64 * 2**20  # of their keys and values
 
 _HEADS = """
-SELECT view, version, number, identity::text
+SELECT view, version, number, identity::text, oldest
 FROM truelog.published_place JOIN truelog.deployed USING (view, version)
-WHERE view = ANY(%(views)s) AND visible
+WHERE view = ANY(%(views)s) AND visible AND (view, version) NOT IN (SELECT view, version FROM truelog.held)
 """
 # One statement, so that a new beginning cannot come between the check and the rows.
 _AFTER = """
@@ -50,7 +50,7 @@ CROSS JOIN LATERAL (
             FROM {relation} AS r{where} LIMIT {limit}
         ) AS page
     ) AS counted
-) r WHERE s.view = %(view)s
+) r WHERE s.view = %(view)s AND (s.view, s.version) NOT IN (SELECT view, version FROM truelog.held)
 """
 # The status of a view with a window depends on the clock, so changes do not have it.
 _HAS_STATUS = """
@@ -61,6 +61,14 @@ EXISTS (
 )
 """
 _STATUS = "status"
+
+
+@dataclass(frozen=True)
+class Head:
+    """How far an outbox is, and the number of the oldest place that it still has. An erasure moves that on."""
+
+    place: Place
+    oldest: int
 
 
 @dataclass(frozen=True)
@@ -104,10 +112,10 @@ class OutboxReader:
     def __init__(self, pool: AsyncConnectionPool) -> None:
         self._pool = pool
 
-    async def heads(self, views: Collection[str]) -> dict[str, Place]:
-        """The place of the last row of each view that publishes, in the version that readers see."""
+    async def heads(self, views: Collection[str]) -> dict[str, Head]:
+        """The head of each view that publishes, in the version that readers see."""
         rows = await self._all(_HEADS, {"views": list(views)})
-        return {view: Place(*place) for view, *place in rows}
+        return {view: Head(Place(*place), oldest) for view, *place, oldest in rows}
 
     async def steps_after(self, view: str, place: Place) -> list[Step] | None:
         """The next whole steps behind a place. None if the outbox does not continue there, or a step is too large."""

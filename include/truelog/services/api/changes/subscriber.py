@@ -52,6 +52,11 @@ class Subscriber:
         self._bytes = 0
         self._end(resync_message(reason, self.place))
 
+    def forget_before(self, number: int, reason: str) -> None:
+        """Begin again if a message before this number waits, because nothing may send it any longer."""
+        if self._queue and self._queue[0][0].number < number:
+            self.resync(reason)
+
     def end(self) -> None:
         """End after what is in the queue. The client goes on from its place."""
         self._end(b"")

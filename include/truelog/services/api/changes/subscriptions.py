@@ -17,16 +17,19 @@ import logging
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from truelog.services.api.changes.outbox import OutboxReader, Prepared
+from truelog.services.api.changes.outbox import Head, OutboxReader, Prepared
 from truelog.services.api.changes.place import Place
 from truelog.services.api.changes.subscriber import Subscriber, resync_message
 from truelog.services.api.changes.tail import Tail
 from truelog.services.api.problem import Kind, Problem
-from truelog.services.api.rows.reads import replaced
+from truelog.services.api.rows.reads import replaced, require_not_held
 from truelog.support.errors import BadInput
 
 _POLL_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
+_NOT_FOLLOWED = (
+    "readers see another version of the view or none, or it no longer publishes, or it is held back after a restore"
+)
 _GONE = "the changes since this place are no longer known"
 
 log = logging.getLogger(__name__)
@@ -64,13 +67,14 @@ class Subscriptions:
         """The place of the last change of a view.
 
         Raises:
-            Problem: the view does not publish its changes.
+            Problem: the view does not publish its changes, or is held back after a restore.
         """
         heads = await self.outbox.heads([view])
         if view not in heads:
+            await require_not_held(self._pool, view)
             reason = f"{view} does not publish its changes; its file must say `publish=True`"
             raise Problem(409, reason, Kind.NOT_PUBLISHED)
-        return heads[view]
+        return heads[view].place
 
     def unsubscribe(self, view: str, subscriber: Subscriber) -> None:
         """Forget a subscriber. A tail without subscribers is forgotten too."""
@@ -169,21 +173,25 @@ class Subscriptions:
         heads = await self.outbox.heads(self._tails)
         for view, tail in list(self._tails.items()):
             head = heads.get(view)
-            if head is None or head.version != tail.place.version:
-                self._end(view, tail, "readers see another version of the view or none, or it no longer publishes")
-            elif head != tail.place and not await self._read(view, tail, head):
+            if head is None or head.place.version != tail.place.version:
+                self._end(view, tail, _NOT_FOLLOWED)
+            elif not await self._read(view, tail, head):
                 self._end(view, tail, _GONE)
 
-    async def _read(self, view: str, tail: Tail, head: Place) -> bool:
-        """Send the steps up to `head`. False if the outbox does not continue where the tail is."""
-        while tail.place != head:
+    async def _read(self, view: str, tail: Tail, head: Head) -> bool:
+        """Send the steps up to `head`, and forget the steps that the outbox has forgotten, as after an erasure.
+
+        False if the outbox does not continue where the tail is.
+        """
+        while tail.place != head.place:
             steps = await self.outbox.steps_after(view, tail.place)
             if not steps:
                 return False
             for step in steps:
                 tail.tell(step)
-            if tail.place.number >= head.number:
-                return True
+            if tail.place.number >= head.place.number:
+                break
+        tail.forget_before(head.oldest, _GONE)
         return True
 
     def _end(self, view: str, tail: Tail, reason: str) -> None:

@@ -20,6 +20,7 @@ class Tail:
         self._begin = place  # of the steps that are kept
         self._steps = deque[Step]()
         self._rows = self._bytes = 0
+        self._oldest = 0  # the number of the oldest place that the outbox had
         self._groups: dict[_Columns, dict[Values, set[Subscriber]]] = {}
 
     @property
@@ -53,6 +54,16 @@ class Tail:
         """End all subscribers: the next step is not known."""
         for each in self.subscribers:
             each.resync(reason)
+
+    def forget_before(self, oldest: int, reason: str) -> None:
+        """Forget the steps before this number. A slow subscriber that has not taken one of them begins again."""
+        if oldest == self._oldest:
+            return
+        self._oldest = oldest
+        while self._steps and self._steps[0].place.number < oldest:
+            self._drop_first()
+        for each in self.subscribers:
+            each.forget_before(oldest, reason)
 
     def extend(self, steps: Sequence[Step], begin: Place) -> None:
         """Keep earlier steps too, from `begin` to the first step that is kept."""

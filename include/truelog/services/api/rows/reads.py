@@ -24,6 +24,8 @@ _FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is meas
 FRESHNESS = "SELECT view, version, layer, as_of, reason FROM truelog.answer"
 SOURCES = "SELECT view, version, layer, clock, offsets::text, ids::text, state FROM truelog.served ORDER BY view"
 _READS = "SELECT reads FROM truelog.deployed WHERE view = %s"
+_HELD = "SELECT reason FROM truelog.held WHERE view = %s ORDER BY version LIMIT 1"
+_HELD_SECONDS = 30
 _CHANGED = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
 
 Statement = tuple[bytes, dict[str, str | None]]
@@ -105,7 +107,7 @@ class Reads:
         """The rows of a statement of `statement`.
 
         Raises:
-            Problem: 503, the view is being replaced.
+            Problem: 503, the view is being replaced, or held back after a restore.
             psycopg.Error: PostgreSQL refuses a value, needs too long, or does not answer.
         """
         text, values = statement
@@ -117,6 +119,7 @@ class Reads:
             raise replaced(view) from error
         if row is None:
             self.catalogue.forget(view)
+            await require_not_held(self.pool, view)
             raise replaced(view)
         *source, rows, places = row
         return Found(Source(view, *source), rows or [], places or [])
@@ -166,6 +169,14 @@ class Reads:
 def _beside(source: Source, served: Freshness) -> Freshness:
     reason = f"these are the rows of version {source.version}, and readers see version {served.version}"
     return Freshness(source.version, source.layer, None, reason)
+
+
+async def require_not_held(pool: AsyncConnectionPool, view: str) -> None:
+    """Raise Problem, 503, if the view is held back, because a restored database may show people who were forgotten."""
+    async with pool.connection() as connection:
+        held: Any = await (await connection.execute(_HELD, (view,))).fetchone()
+    if held is not None:
+        raise Problem(503, f"{view} is held back: {held[0]}", retry_after=_HELD_SECONDS)
 
 
 def replaced(view: str) -> Problem:

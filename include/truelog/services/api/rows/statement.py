@@ -20,7 +20,7 @@ _STATEMENT = """
 SELECT s.version, s.layer, s.clock, s.offsets::text, s.ids::text, s.state, r.rows, r.places
 FROM {served} s CROSS JOIN LATERAL (
     SELECT array_agg(page.row) AS rows, array_agg(page.place) AS places FROM ({page}) AS page
-) r WHERE s.view = %(view)s{only}
+) r WHERE s.view = %(view)s{only} AND (s.view, s.version) NOT IN (SELECT view, version FROM truelog.held)
 """
 _PINNED = " AND s.version = %(version)s::integer"
 

@@ -1,0 +1,42 @@
+"""Views that are held back after a restore from a backup, until the erasures since the backup are performed again.
+
+A restored database does not know that it was restored. Its ledger is therefore compared with the topic of erasures, and
+the result belongs to the database and the start of its server for which it was found. `truelog.held` derives the views.
+"""
+
+from truelog.storage.database import Connection, read_value
+
+# A restored dump is another database, and a restored copy of files is another start of the server.
+_IS_READ = """
+    SELECT EXISTS (
+        SELECT FROM truelog.erasure_reading r JOIN pg_database d ON d.oid = r.database
+        WHERE d.datname = current_database() AND r.server_started = pg_postmaster_start_time()
+    )
+"""
+_RECORD = b"""
+    INSERT INTO truelog.erasure_reading (database, server_started, lacking)
+    SELECT oid, pg_postmaster_start_time(), %s FROM pg_database WHERE datname = current_database()
+    ON CONFLICT (one) DO UPDATE SET database = excluded.database, server_started = excluded.server_started,
+        lacking = excluded.lacking, read_at = now()
+"""
+
+
+def held_versions(connection: Connection) -> frozenset[tuple[str, int]]:
+    """The versions of views that are held back."""
+    rows = connection.execute("SELECT view, version FROM truelog.held").fetchall()
+    return frozenset((str(view), int(str(version))) for view, version in rows)
+
+
+def is_read(connection: Connection) -> bool:
+    """Whether the ledger was compared with the topic since the server has started with this database."""
+    return bool(read_value(connection, _IS_READ))
+
+
+def record_reading(connection: Connection, lacking: int) -> None:
+    """Store how many erasures of the topic the ledger lacks."""
+    connection.execute(_RECORD, (lacking,))
+
+
+def lacking(connection: Connection) -> int:
+    """How many erasures the ledger lacks, as of the last comparison."""
+    return int(read_value(connection, "SELECT coalesce(max(lacking), 0) FROM truelog.erasure_reading"))

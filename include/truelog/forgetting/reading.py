@@ -1,0 +1,42 @@
+"""Reading of the topic of erasures to its end, which shows whether the ledger lacks erasures: a backup was restored."""
+
+import logging
+
+import psycopg
+from confluent_kafka import KafkaException
+
+from truelog.erasure import hold, ledger
+from truelog.forgetting import erasure_log
+from truelog.log import topics
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import TruelogError
+from truelog.support.settings import Settings
+
+log = logging.getLogger("truelog.forgetting")
+
+
+def read_to_end(settings: Settings, connection: Connection) -> int:
+    """Compare the ledger with the topic, store the result, and return how many erasures the ledger lacks.
+
+    While it lacks some, API, relay and notifier hold all views back (`truelog.held`).
+
+    Raises:
+        ServiceDown: Kafka did not answer.
+    """
+    is_there = erasure_log.TOPIC in topics.existing_topics(topics.client(settings))  # not if an earlier release set up
+    published = erasure_log.read_topic(settings) if is_there else []
+    lacking = len({each.id for each in published} - {each.erasure.id for each in ledger.entries(connection)})
+    if lacking:
+        log.error("this database lacks %d erasures of the log: run `truelog archive adopt` (docs/restore.md)", lacking)
+    hold.record_reading(connection, lacking)
+    return lacking
+
+
+def read_once(settings: Settings) -> None:
+    """Read the topic, unless that was done since PostgreSQL has started. If a service is down, the next call reads."""
+    try:
+        with connect(settings, autocommit=True) as connection:
+            if not hold.is_read(connection):
+                read_to_end(settings, connection)
+    except (TruelogError, KafkaException, psycopg.Error) as error:
+        log.warning("the erasures of the log are not read yet: %s", error)

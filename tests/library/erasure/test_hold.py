@@ -1,0 +1,65 @@
+"""What is held back after a restore: everything until the topic of erasures is read, and then what they cover."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from tests.builders.erasures import an_erasure, forget_erasures, lacks, restored_from_a_dump
+from tests.builders.views import a_view, forget
+from truelog.erasure import hold, ledger
+from truelog.erasure.erasure import Erasure
+from truelog.erasure.ledger import Step
+from truelog.erasure.subject import Subject, secret_check
+from truelog.log.positions import Positions
+from truelog.storage.database import Connection, connect
+from truelog.support.settings import Settings
+
+LIKES, TWEETS = ("likes", 1), ("tweets", 1)
+ENDS = Positions({"like": {0: 7}}, {"like": "an-id"})
+SUBJECTS = frozenset({Subject.of(b"secret", "person_id", "ann")})
+ERASURE = Erasure(UUID(int=5), SUBJECTS, {"like": ("person_id",)}, ENDS, secret_check(b"secret"))
+
+
+@pytest.fixture
+def views(postgresql: Settings) -> Iterator[Connection]:
+    with connect(postgresql, autocommit=True) as connection:
+        for (view, _), topic in ((LIKES, "like"), (TWEETS, "tweet")):
+            a_view(connection, view, reads=[topic])
+        forget_erasures(connection)
+        yield connection
+        forget_erasures(connection)
+        for view, _ in (LIKES, TWEETS):
+            forget(connection, view)
+
+
+def reasons(connection: Connection) -> dict[str, str]:
+    rows = connection.execute("SELECT view, reason FROM truelog.answer").fetchall()
+    return {str(view): str(reason) for view, reason in rows}
+
+
+def test_all_views_are_held_back_until_the_topic_is_read(views: Connection) -> None:
+    assert hold.is_read(views)
+    assert hold.held_versions(views) == frozenset()
+    lacks(views, 2)
+    assert hold.lacking(views) == 2
+    assert hold.held_versions(views) == {LIKES, TWEETS}
+    assert all("run `truelog archive adopt`" in each for each in reasons(views).values())
+    lacks(views, 0)
+    assert hold.held_versions(views) == frozenset()
+    restored_from_a_dump(views)
+    assert not hold.is_read(views)
+    assert hold.held_versions(views) == {LIKES, TWEETS}
+
+
+def test_an_adopted_erasure_holds_back_the_views_of_its_topics(views: Connection) -> None:
+    an_erasure(views, replace(ERASURE, id=UUID(int=6)), Step.PUBLISHED)  # not adopted: it holds nothing back
+    assert hold.held_versions(views) == frozenset()
+    ledger.restore(views, ERASURE, Step.PUBLISHED, adopted=True)
+    for step in list(Step)[2:]:
+        held = {LIKES} if step <= Step.VIEWS else set[tuple[str, int]]()
+        assert hold.held_versions(views) == held, step
+        assert ("run `truelog erasures adopt`" in reasons(views)["likes"]) == bool(held)
+        ledger.finish(views, ERASURE, step)
+    assert hold.held_versions(views) == frozenset()
