@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from random import Random
 
-import psutil
-
 import runtime
+from bench.cpu import Meter, used
 from bench.freshness import percentiles
 from bench.row import OURS, Ran, Row
 from truelog.storage.database import connect
@@ -21,7 +20,7 @@ from truelog.support.settings import Settings
 CONNECTIONS = 48
 KEYS = 1_000_000
 
-_WARM_SECONDS = 3.0
+_WARM_SECONDS = 15.0  # Java compiles meanwhile
 _WATCHED = ("collector", "commands", "kafka", "postgresql")
 _MADE = (  # carts without events
     "INSERT INTO truelog.command_key (event, key) "
@@ -71,22 +70,22 @@ def run(settings: Settings, *, seconds: float) -> list[Row]:
 
 
 def _row(settings: Settings, keys: int, seconds: float) -> Row:
-    watched = {each.name: psutil.Process(each.pid) for each in runtime.status(settings) if each.name in _WATCHED}
-    watched["senders"] = psutil.Process()
-    before, began = {name: _cpu(process) for name, process in watched.items()}, time.monotonic()
+    watched = {each.name: each.pid for each in runtime.status(settings) if each.name in _WATCHED and each.pid}
+    meter = Meter(watched)
+    before, began = meter.read(), time.process_time()
     senders = _sent(settings, keys, seconds)
-    took = time.monotonic() - began
+    spent, sending = used(before, meter.read()), time.process_time() - began
     ordered = sorted(latency for each in senders for latency in each.seconds)
     ran: Ran = "alone"
     return Row(
         f"commands on {'one key' if keys == 1 else f'{keys:,} keys'}",
         OURS,
-        len(ordered) / took,
+        len(ordered) / spent.wall,
         ran,
-        f"{CONNECTIONS} connections, acknowledged with coordinates; *_cores: cores per process and its children",
+        f"{CONNECTIONS} connections, acknowledged with coordinates",
         more=percentiles(ordered)
-        | {"receipts": float(sum(each.receipts for each in senders))}
-        | {f"{name}_cores": (_cpu(process) - before[name]) / took for name, process in watched.items()},
+        | {"receipts": float(sum(each.receipts for each in senders)), "sender_cores": sending / spent.wall},
+        cpu_us_per_event=spent.per_event(len(ordered)),
     )
 
 
@@ -101,9 +100,3 @@ def _sent(settings: Settings, keys: int, seconds: float) -> list[Sender]:
     if wrong := [answer for each in senders for answer in each.wrong]:
         raise RuntimeError(f"{len(wrong)} commands were not accepted, the first with {wrong[0].decode()}")
     return senders
-
-
-def _cpu(process: psutil.Process) -> float:
-    """The seconds of the process and of its present children, such as PostgreSQL's sessions."""
-    family = [process] if process.pid == psutil.Process().pid else [process, *process.children()]
-    return float(sum(sum(each.cpu_times()[:2]) for each in family))

@@ -20,7 +20,7 @@ from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 from truelog.support.wait import until
 
 _SECONDS = 600  # Airflow starts the stream
-_CHANGES = (
+CHANGES = (
     "INSERT INTO customers (id, name, city, credit) VALUES (1, 'Ann', 'Oslo', 12.50), (2, 'Bob', 'Turin', 0) "
     "ON CONFLICT (id) DO UPDATE SET name = EXCLUDED.name",
     "UPDATE customers SET city = 'Bergen' WHERE id = 1",
@@ -37,10 +37,10 @@ def main() -> int:
     runtime.up(settings)
     arguments = settings.database() | {"dbname": settings.source_database}
     with psycopg.connect(**arguments, autocommit=True) as shop:
-        for statement in _CHANGES:
+        for statement in CHANGES:
             _say(statement)
             shop.execute(statement)
-    found = _equal(settings)
+    found = equal(settings)
     _say(f"customers: {found.rows} rows, {found.verdict} to the table at {found.lsn} of its database's log")
     _say(f"a payment of customer 1, who now lives in {_paid(settings)}: `truelog query payments_enriched` shows it")
     _say("`truelog query customers --relation current` shows the rows, and `make down` stops the platform.")
@@ -56,7 +56,8 @@ def _switched_on() -> Settings:
     return Settings(home=settings.home)
 
 
-def _equal(settings: Settings) -> SourceComparison:
+def equal(settings: Settings) -> SourceComparison:
+    """Compare the view with the table until they are equal."""
     found: list[SourceComparison] = []
 
     def compared() -> None:

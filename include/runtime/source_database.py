@@ -33,7 +33,7 @@ def prepare(settings: Settings, types: Iterable[EventType]) -> None:
             exists = connection.execute("SELECT to_regclass(%s)", (f"{schema}.{table}",)).fetchone()
             if exists == (None,):
                 continue
-            for statement in source_table.preparation(each, role):
+            for statement in source_table.preparation(connection, each, role):
                 connection.execute(statement)
             if not source_table.is_published(connection, each):
                 connection.execute(source_table.create_publication(each))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from psycopg.rows import dict_row
 
@@ -69,17 +70,22 @@ ROWS = {
         'zzzzzzzzz', 1e-40, 9999999.99, 'ffffffff-ffff-ffff-ffff-ffffffffffff', '[]', '[]', 'good', '\\xff',
         '{z}', '{z}')""",
     "the smallest number": "INSERT INTO kinds (id, double) VALUES (3, '5e-324')",
+    "numbers that Java and PostgreSQL write as different decimals": "INSERT INTO kinds (id, single) VALUES "
+    "(6, '1e-45'), (7, '-3e-45'), (8, '1.1754944e-38'), (9, '2e-44')",
+    "an array that begins with another number": "INSERT INTO kinds (id, tags) VALUES (10, '[5:6]={a,b}')",
     "long values": f"INSERT INTO kinds (id, note, binary_document, bytes, tags) "
     f"SELECT 4, {LONG}, to_jsonb({LONG_TAGS}), decode({LONG}, 'hex'), {LONG_TAGS}",
     "long values that an update leaves alone": f"INSERT INTO kinds (id, note, binary_document, bytes, tags) "
     f"SELECT 5, {LONG}, to_jsonb({LONG_TAGS}), decode({LONG}, 'hex'), {LONG_TAGS}",
 }
+NESTED = "INSERT INTO kinds (id, codes) VALUES (30, '{{a,b},{c,d}}')"
 NEVER = {
     "double": "INSERT INTO kinds (id, double) VALUES (21, 'NaN')",
     "single": "INSERT INTO kinds (id, single) VALUES (22, '-Infinity')",
     "day": "INSERT INTO kinds (id, day) VALUES (23, 'infinity')",
     "instant": "INSERT INTO kinds (id, instant) VALUES (24, '0044-03-15 00:00:00+00 BC')",
     "tags": "INSERT INTO kinds (id, tags) VALUES (25, '{a,NULL}')",
+    "codes": "INSERT INTO kinds (id, codes) VALUES (26, '{{{a},{b}}}')",
 }
 
 
@@ -98,8 +104,10 @@ class Kinds:
     def table(self) -> dict[int, dict[str, Any]]:
         """The rows of the table, with each value in the form that a view has."""
         with comparison._session(self.settings.source()) as session, session.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(comparison._table_rows(session, self.event_type)).fetchall()
-        return {each.pop("row_key"): each for each in rows}
+            rows = cursor.execute(
+                comparison._table_rows(self.event_type, comparison._types(session, self.event_type))
+            ).fetchall()
+        return {each.pop("row_key"): _with_reals(each) for each in rows}
 
     def changes(self) -> list[dict[str, Any]]:
         """Wait for a message that is later than the table's changes, and return all records, decoded."""
@@ -125,7 +133,12 @@ class Kinds:
 
 
 def row_of(event: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in event.items() if name in event and name in _columns(event)}
+    return _with_reals({name: event[name] for name in _columns(event)})
+
+
+def _with_reals(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its `real` as a `real`, whatever decimal number it was written as."""
+    return row if row["single"] is None else row | {"single": np.float32(row["single"])}
 
 
 def _columns(event: dict[str, Any]) -> list[str]:
@@ -139,9 +152,9 @@ def captured_kinds(shop: CapturedShop, folder: Path) -> Iterator[Kinds]:
     (folder / f"{NAME}.py").write_text(DECLARATION)
     event_type = load_event(folder / f"{NAME}.py")
     kinds = Kinds(shop.settings, event_type)
-    kinds.run(*TABLE, *ROWS.values())
+    kinds.run(*TABLE, *ROWS.values(), NESTED)
     with admin(shop.settings, shop.settings.source_database) as session:
-        for each in source_table.preparation(event_type, shop.settings.source_user):
+        for each in source_table.preparation(session, event_type, shop.settings.source_user):
             session.execute(each)
         session.execute(source_table.create_publication(event_type))
         assert source_table.problem(session, event_type) is None

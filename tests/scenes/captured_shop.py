@@ -21,7 +21,7 @@ from tests.scenes.applications import Application, start
 from tests.servers import drop_database
 from truelog.alerts.rules import Finding
 from truelog.alerts.sources import captured_rows
-from truelog.capture import comparison, slot, worker
+from truelog.capture import comparison, slot, snapshot, worker
 from truelog.capture.comparison import SourceComparison
 from truelog.capture.slot import Verdict
 from truelog.capture.source_table import captured_types
@@ -112,26 +112,42 @@ class CapturedShop:
         until(again, 120, "Connect")
 
     def verdict(self) -> Verdict:
-        [found] = slot.captures(self.settings, [self.event_type])
-        return slot.verdict(found, self.settings.capture_retained_bytes)[0]
+        return self.verdicts(self.event_type)[NAME][0]
 
-    def drop_slot(self) -> None:
+    def verdicts(self, *types: EventType) -> dict[str, tuple[Verdict, str]]:
+        """The verdict on each table, with its reason."""
+        found = slot.captures(self.settings, types)
+        return {each.event_type: slot.verdict(each, self.settings.capture_retained_bytes) for each in found}
+
+    def stop_connector(self, name: str = NAME) -> None:
+        worker.ask(self.settings, "PUT", f"/connectors/{name}/stop")
+
+    def resume_connector(self, name: str = NAME) -> None:
+        worker.ask(self.settings, "PUT", f"/connectors/{name}/resume")
+
+    def drop_slot(self, name: str = SLOT) -> None:
         """Drop the slot as soon as no connector uses it."""
 
         def dropped() -> None:
             with psycopg.connect(**self.settings.source(), autocommit=True) as session:
-                session.execute(_DROP, (SLOT,))
-                if session.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", (SLOT,)).fetchone():
+                session.execute(_DROP, (name,))
+                if session.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone():
                     raise ServiceDown("the slot is in use")
 
         until(dropped, 60, "the slot")
 
-    def failed(self) -> str:
+    def take_snapshot(self) -> None:
+        """The way back: read the table again, until the view equals it."""
+        snapshot.take(self.settings, self.event_type)
+        self.stream.wait(lambda: self.compared().verdict == comparison.EQUAL, 240, "the snapshot")
+        assert self.verdict() is Verdict.OK
+
+    def failed(self, name: str = NAME) -> str:
         """Wait until the connector has failed, and return its reason."""
         reasons: list[str] = []
 
         def stopped() -> None:
-            why = worker.failure(self.settings, NAME)
+            why = worker.failure(self.settings, name)
             if why is None or not why.startswith("FAILED"):
                 raise ServiceDown(f"it still runs: {why}")
             reasons.append(why)
@@ -141,15 +157,21 @@ class CapturedShop:
 
 
 @contextmanager
-def captured_shop(world: World, folder: Path, first: list[tuple[Any, ...]]) -> Iterator[CapturedShop]:
-    """The table with its first rows, Connect, the archive and a stream with the one view."""
+def captured_shop(world: World, folder: Path, first: list[tuple[Any, ...]], *statements: str) -> Iterator[CapturedShop]:
+    """The table with its first rows, Connect, the archive and a stream with the one view.
+
+    The owner of the table runs the statements before the table is prepared for its capture.
+    """
     views = copy_views(folder, NAME)
     more = {"capture": "true", "source_database": f"{world.settings.database_name}_shop", "views_folder": views}
     with known(world.settings, **more):
         settings = Settings(home=world.settings.home)
         source_database.prepare(settings, captured_types(settings).values())
         with psycopg.connect(**settings.database() | {"dbname": settings.source_database}) as session:
+            for statement in statements:
+                session.execute(statement.encode())
             session.cursor().executemany(INSERT, first)
+        source_database.prepare(settings, captured_types(settings).values())
         runtime.up(settings, {"connect"}, tethered=True)
         world = World(settings, world.traffic)
         stream, archive = start(settings, "stream.py"), start(settings, "archive.py")

@@ -3,24 +3,28 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from pydantic import SecretStr
 
+from demo import capture as demo
 from runtime.service import log_file
 from tests.beds.world import World
-from tests.deadline import until
+from tests.command import answer, truelog
+from tests.deadline import deadline, until
 from tests.scenes.batch import Batch
-from tests.scenes.captured_kinds import NEVER, captured_kinds, row_of
+from tests.scenes.captured_kinds import NEVER, Kinds, captured_kinds, row_of
 from tests.scenes.captured_shop import NAME, CapturedShop, captured_shop
 from truelog.alerts.sources import resources
-from truelog.capture import comparison, snapshot, worker
+from truelog.capture import comparison, epochs, invalid_changes, snapshot, worker
 from truelog.capture.slot import Verdict
+from truelog.capture.source_table import publication
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
+from truelog.schema.record_validation import TOMBSTONE
+from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 
 SINCE = datetime(2020, 2, 29, 12, tzinfo=UTC)
@@ -40,6 +44,17 @@ def shop(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cap
 def test_the_first_snapshot_is_the_table(shop: CapturedShop) -> None:
     shop.require_equal(rows=3)
     assert shop.current() == FIRST
+
+
+def test_the_command_line_shows_the_capture(shop: CapturedShop) -> None:
+    [found] = answer("capture", "status")["tables"]
+    assert (found["event_type"], found["verdict"], found["failure"], found["invalid"]) == (NAME, "OK", None, [])
+    assert found["slot"]["wal_status"] == "reserved"
+    [equal] = answer("reconcile", NAME, "--source")["views"]
+    assert (equal["view"], equal["verdict"], equal["rows"], equal["keys"]) == (NAME, "EQUAL", 3, [])
+    assert answer("capture", "status")["tables"][0]["compared"]["verdict"] == "EQUAL"
+    assert truelog("capture", "status").stdout.startswith(f"{NAME}  OK  behind: ")
+    assert truelog("reconcile", NAME, "--source").stdout.startswith(f"{NAME}  3 rows  0 missing")
 
 
 def test_a_slot_that_retains_too_much_is_an_alert(shop: CapturedShop) -> None:
@@ -64,6 +79,12 @@ def test_every_kind_of_change_reaches_the_view(shop: CapturedShop) -> None:
     assert shop.invalid() == []
 
 
+def test_the_changes_of_the_demo_reach_the_view(shop: CapturedShop) -> None:
+    """The steps of `make demo-cdc` before the payment."""
+    shop.run(*demo.CHANGES)
+    assert (demo.equal(shop.settings).rows, shop.current()[0][3]) == (1, "Bergen")
+
+
 def test_a_kill_of_connect_in_a_large_copy_loses_and_doubles_nothing(shop: CapturedShop) -> None:
     """COPY gives several rows the same place in the log, at which the connector may stop."""
     before = topics.end_offsets(shop.settings, [NAME]).at(NAME, 0)
@@ -78,6 +99,19 @@ def test_a_kill_of_connect_in_a_large_copy_loses_and_doubles_nothing(shop: Captu
     until(begun, 60, "the first rows of the copy")
     shop.kill_connect()
     shop.require_equal(rows=20_001)
+
+
+def test_a_look_at_the_changes_takes_as_many_portions_as_it_has_time_for(
+    shop: CapturedShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invalid_changes, "_PORTION", 5_000)
+    with connect(shop.settings, autocommit=True) as connection:
+        epochs.begin(connection, NAME)
+        invalid_changes.follow(shop.settings, connection, shop.event_type, 0)
+        [one] = invalid_changes.summaries(connection, [NAME]).values()
+        invalid_changes.follow(shop.settings, connection, shop.event_type, deadline(60))
+        [all_] = invalid_changes.summaries(connection, [NAME]).values()
+    assert (one.unjudged > 10_000, all_.unjudged) == (True, 0)
 
 
 @pytest.mark.nightly
@@ -105,10 +139,10 @@ def test_a_new_snapshot_leaves_no_ghosts(shop: CapturedShop) -> None:
     """A row that disappears without a record in the log is found by the comparison, and closed by a new snapshot."""
     shop.run("ALTER PUBLICATION truelog_customers SET (publish = 'insert, update')")
     shop.run("DELETE FROM customers WHERE id BETWEEN 1000 AND 1099")
-    found = shop.compared()
-    assert (found.verdict, found.extra, found.missing, found.different) == (comparison.DIFFERENT, 100, 0, 0)
+    [found] = answer("reconcile", NAME, "--source", exit_code=1)["views"]
+    assert (found["verdict"], found["extra"], found["missing"], found["different"]) == ("DIFFERENT", 100, 0, 0)
     shop.run("ALTER PUBLICATION truelog_customers SET (publish = 'insert, update, delete, truncate')")
-    assert snapshot.take(shop.settings, shop.event_type) == 2
+    assert answer("capture", "snapshot", NAME) == {"event_type": NAME, "epoch": 2}
     shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 120, "the second snapshot")
     shop.run("UPDATE customers SET name = 'Ann again' WHERE id = 1")
     shop.require_equal(rows=19_901)
@@ -142,17 +176,15 @@ def test_a_value_that_no_event_has_leaves_the_row_as_it_was_and_the_comparison_f
 def test_a_dropped_slot_is_lost_loudly_and_a_snapshot_is_the_way_back(shop: CapturedShop) -> None:
     shop.run("INSERT INTO customers (id, name) VALUES (70, 'Zoe')")
     shop.require_equal()
-    worker.ask(shop.settings, "PUT", f"/connectors/{NAME}/stop")
+    shop.stop_connector()
     shop.drop_slot()
     shop.run("DELETE FROM customers WHERE id = 70")
-    assert shop.verdict() is Verdict.LOST
+    assert answer("capture", "status", exit_code=1)["tables"][0]["verdict"] == "LOST"
     assert [each.kind for each in resources.observe_capture(shop.settings).findings] == ["capture_stopped"]
-    worker.ask(shop.settings, "PUT", f"/connectors/{NAME}/resume")
+    shop.resume_connector()
     assert "FAILED" in shop.failed()  # it does not go on behind the lost changes
     assert shop.verdict() is Verdict.LOST
-    snapshot.take(shop.settings, shop.event_type)
-    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 120, "the snapshot")
-    assert shop.verdict() is Verdict.OK
+    shop.take_snapshot()
 
 
 def test_a_snapshot_of_an_empty_table_or_with_an_invalid_last_row_leaves_no_ghosts(shop: CapturedShop) -> None:
@@ -217,18 +249,37 @@ def test_an_attempt_of_a_snapshot_that_is_killed_leaves_no_ghosts(shop: Captured
     shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 240, "the second attempt")
 
 
-def test_a_value_of_each_type_arrives_exactly_or_not_at_all(shop: CapturedShop, tmp_path: Path) -> None:
-    with captured_kinds(shop, tmp_path) as kinds:
-        first = kinds.changes()
-        kinds.run("UPDATE kinds SET small = 7 WHERE id IN (2, 5)")
-        table = kinds.table()
-        kinds.run(*NEVER.values())
-        changes = kinds.changes()
-    assert [each["invalid"] for each in first if each["invalid"]] == []
-    rows = {each["id"]: row_of(each) for each in changes if each["id"] is not None}
+@pytest.fixture(scope="module")
+def kinds(shop: CapturedShop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinds]:
+    """A second captured table."""
+    with captured_kinds(shop, tmp_path_factory.mktemp("kinds")) as made:
+        yield made
+
+
+def test_a_value_of_each_type_arrives_exactly_or_not_at_all(kinds: Kinds) -> None:
+    first = kinds.changes()
+    [nested] = [each["invalid"] for each in first if each["invalid"]]
+    assert nested.startswith("codes: an array with several dimensions")
+    kinds.run("UPDATE kinds SET small = 7 WHERE id IN (2, 5)", "DELETE FROM kinds WHERE id = 30")
+    table = kinds.table()
+    kinds.run(*NEVER.values())
+    changes = kinds.changes()
+    rows = {each["id"]: row_of(each) for each in changes if each["id"] and each["source_operation"] != "deleted"}
     assert rows == table
-    reasons = [str(each["invalid"]) for each in changes if each["invalid"]]
+    reasons = [str(each["invalid"]) for each in changes[len(first) :] if each["invalid"] not in (None, TOMBSTONE)]
     assert [each.partition(":")[0].partition(".")[0] for each in reasons] == [*NEVER]
+
+
+def test_a_table_whose_capture_fails_stops_no_other(shop: CapturedShop, kinds: Kinds) -> None:
+    name = kinds.event_type.name
+    shop.stop_connector(name)
+    shop.drop_slot(publication(kinds.event_type))
+    shop.resume_connector(name)
+    assert "FAILED" in shop.failed(name)
+    shop.run("INSERT INTO customers (id, name) VALUES (80, 'Kim')")
+    shop.require_equal()
+    found = shop.verdicts(shop.event_type, kinds.event_type)
+    assert {each: verdict for each, (verdict, _) in found.items()} == {NAME: Verdict.OK, name: Verdict.LOST}
 
 
 def test_secrets_are_in_no_log_topic_process_or_answer(shop: CapturedShop) -> None:

@@ -9,7 +9,7 @@
 No log can tell that a row was deleted while its replication slot was lost. This comparison can.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,11 +18,12 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from truelog.capture.source_table import COLUMNS, column_problems, column_types, schema_and_table
+from truelog.capture.source_table import COLUMNS, REAL, column_problems, column_types, schema_and_table
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.schema.change import Change, decode_changes
 from truelog.schema.event import EventType
+from truelog.schema.field import Field
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import CaptureRefused, ServiceDown
 from truelog.support.settings import Settings
@@ -106,10 +107,11 @@ def compare(settings: Settings, view: str, event_type: EventType) -> SourceCompa
 
 def _round(settings: Settings, view: str, event_type: EventType) -> _Round:
     with _session(settings.source()) as source, _session(settings.database()) as ours:
-        theirs_rows = _table_rows(source, event_type)
+        types = _types(source, event_type)
+        theirs_rows = _table_rows(event_type, types)
         hashes = _hashes(source, theirs_rows)  # 1
         lsn = _require_read(settings, view, event_type)  # 2
-        our_rows = _view_rows(view, event_type)
+        our_rows = _view_rows(view, event_type, types)
         ours_hashes = _hashes(ours, our_rows)  # 3
         buckets = [each for each in hashes.keys() | ours_hashes.keys() if hashes.get(each) != ours_hashes.get(each)]
         table, copy = _rows(source, theirs_rows, buckets), _rows(ours, our_rows, buckets)
@@ -172,30 +174,36 @@ def _captured_until(settings: Settings, event_type: EventType) -> int:
     return max((each["source_lsn"] for each in streamed), default=0)
 
 
-def _table_rows(source: Connection, event_type: EventType) -> sql.Composed:
-    """The table's rows, with each value in the form in which the view has it."""
+def _types(source: Connection, event_type: EventType) -> dict[str, str]:
+    """The types of the table's columns."""
     if problem := next(column_problems(source, event_type), None):
         raise CaptureRefused(problem)
     types = column_types(source, event_type)
     source.rollback()  # the snapshot begins with the rows
-    fields = {each.name: each.python_type for each in event_type.fields if each.name not in Change.model_fields}
+    return types
+
+
+def _table_rows(event_type: EventType, types: Mapping[str, str]) -> sql.Composed:
+    """The table's rows, with each value in the form in which the view has it."""
+    forms = {each.name: COLUMNS[each.python_type][types[each.name]] for each in _columns(event_type)}
+    return _keyed(event_type, forms, sql.Identifier(*schema_and_table(event_type)))
+
+
+def _view_rows(view: str, event_type: EventType, types: Mapping[str, str]) -> sql.Composed:
+    forms = {each.name: REAL if types[each.name] == "float4" else "{}" for each in _columns(event_type)}
+    return _keyed(event_type, forms, sql.Identifier("views", f"{view}_current"))
+
+
+def _columns(event_type: EventType) -> list[Field]:
+    return [each for each in event_type.fields if each.name not in Change.model_fields]
+
+
+def _keyed(event_type: EventType, forms: Mapping[str, str], table: sql.Identifier) -> sql.Composed:
+    """The rows with their keys, and each column in a form, which is SQL around the column's name."""
     columns = [
-        sql.SQL("{} AS {}").format(
-            sql.SQL(COLUMNS[python_type][types[name]]).format(sql.Identifier(name)),
-            sql.Identifier(name),
-        )
-        for name, python_type in fields.items()
+        sql.SQL("{} AS {}").format(sql.SQL(form).format(sql.Identifier(name)), sql.Identifier(name))
+        for name, form in forms.items()
     ]
-    table = sql.Identifier(*schema_and_table(event_type))
-    return _keyed(event_type, columns, table)
-
-
-def _view_rows(view: str, event_type: EventType) -> sql.Composed:
-    names = [each.name for each in event_type.fields if each.name not in Change.model_fields]
-    return _keyed(event_type, map(sql.Identifier, names), sql.Identifier("views", f"{view}_current"))
-
-
-def _keyed(event_type: EventType, columns: Iterable[sql.Composable], table: sql.Identifier) -> sql.Composed:
     key = sql.Identifier(str(event_type.topic.key))
     return sql.SQL("SELECT {} AS row_key, {} FROM {}").format(key, sql.SQL(", ").join(columns), table)
 

@@ -1,12 +1,13 @@
 """The rows of captured tables whose last change is invalid: their views have an earlier value, or lack the row.
 
 The changes that came to a topic since the last look are judged as the stream judges them. A later valid change of the
-row, a truncation, or the end of a later snapshot makes the view right again. A look reads a portion of the topic, and
-the rows that are stored for its keys.
+row, a truncation, or the end of a later snapshot makes the view right again. A look reads portions of the topic until
+its time is over, and the rows that are stored for the keys of each portion.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ from truelog.schema.record_validation import TOMBSTONE
 from truelog.storage.database import Connection
 from truelog.support.settings import KafkaUser, Settings
 
-_MOST = 20_000  # offsets at each look
+_PORTION = 20_000  # offsets
 _SHOWN = 3  # rows
 
 
@@ -51,15 +52,25 @@ class Summary:
     unjudged: int = 0
 
 
-def follow(settings: Settings, connection: Connection, event_type: EventType) -> None:
-    """Judge the changes that came since the last look, and record the rows whose last change is invalid."""
+def follow(settings: Settings, connection: Connection, event_type: EventType, seconds: float) -> None:
+    """Judge the changes that came since the last look, and record the rows whose last change is invalid.
+
+    No portion of the topic begins after this many seconds, and the next look goes on there.
+    """
+    until = monotonic() + seconds
+    while _follow_portion(settings, connection, event_type) and monotonic() < until:
+        pass
+
+
+def _follow_portion(settings: Settings, connection: Connection, event_type: EventType) -> bool:
+    """Judge the next changes. False at the end of the topic."""
     name = event_type.name
     begin, end = _checked(connection, name), topics.end_offsets(settings, [name]).at(name, 0)
     first = topics.earliest_offsets(settings, [name]).at(name, 0)
     begin = first if begin > end else max(begin, first)  # a topic that was made again begins again
-    until = min(end, begin + _MOST)
+    until = min(end, begin + _PORTION)
     if begin == until:
-        return
+        return False
     portion = range_reader.read(settings.kafka(KafkaUser.READER), [Range(name, 0, begin, until)])
     changes = [change for records in portion for change in judged(event_type, records)]
     with connection.transaction():
@@ -68,6 +79,7 @@ def follow(settings: Settings, connection: Connection, event_type: EventType) ->
             "UPDATE truelog.capture SET checked_offset = %s, unjudged = %s WHERE event_type = %s",
             (until, end - until, name),
         )
+    return until < end
 
 
 def record(connection: Connection, name: str, changes: Sequence[Judged]) -> None:

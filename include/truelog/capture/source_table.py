@@ -10,8 +10,11 @@ from psycopg import sql
 from truelog.schema.change import Change
 from truelog.schema.event import EventType, load_proposals
 from truelog.schema.field import Field
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.support.settings import Settings
+
+# Java and PostgreSQL write some numbers of this type as different decimals, so both sides are compared in this form.
+REAL = "{}::real::text::float8"
 
 # For each type of a field: the columns that Debezium writes exactly, and how to turn a value into that of the view.
 _UTC = "{}::timestamp AT TIME ZONE 'UTC'"
@@ -22,16 +25,23 @@ _NUMERIC = (  # Debezium spells the numbers that are not finite in its own way
 COLUMNS: Mapping[Any, Mapping[str, str]] = {
     int: dict.fromkeys(("int2", "int4", "int8"), "{}"),
     bool: {"bool": "{}"},
-    float: {"float4": "{}::text::float8", "float8": "{}"},
+    float: {"float4": REAL, "float8": "{}"},
     datetime: {"timestamptz": "{}", "timestamp": _UTC, "date": _UTC},
     str: dict.fromkeys(("text", "varchar", "uuid", "json", "jsonb", "enum"), "{}::text")
     | {
         "numeric": _NUMERIC,
         "bytea": "translate(encode({}, 'base64'), E'\\n', '')",
     },
-    list[str]: dict.fromkeys(("_text", "_varchar"), "{}::text[]"),
+    list[str]: dict.fromkeys(("_text", "_varchar"), "({}::text[])[:]"),  # without the number of its first element
 }
 _LONGEST_NAME = 63
+# PostgreSQL logs a change of a partitioned table as its partition says, and publishes it as the table says.
+_NOT_WHOLE = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relreplident <> 'f'
+    AND (c.oid = %(table)s OR c.oid IN (SELECT relid FROM pg_partition_tree(%(table)s) WHERE isleaf))
+ORDER BY 1, 2
+"""
 _PUBLISHED = "SELECT 1 FROM pg_publication_tables WHERE (pubname, schemaname, tablename) = (%s, %s, %s)"
 
 
@@ -59,16 +69,20 @@ def schema_and_table(event_type: EventType) -> tuple[str, str]:
     return schema, table
 
 
-def preparation(event_type: EventType, role: str) -> list[sql.Composed]:
+def preparation(source: Connection, event_type: EventType, role: str) -> list[sql.Composed]:
     """The statements by which the owner of a table lets Truelog capture it. They can run again."""
     schema, table = schema_and_table(event_type)
     names = {"table": sql.Identifier(schema, table), "schema": sql.Identifier(schema), "role": sql.Identifier(role)}
-    statements = (
-        "ALTER TABLE {table} REPLICA IDENTITY FULL",
-        "GRANT USAGE ON SCHEMA {schema} TO {role}",
-        "GRANT SELECT ON {table} TO {role}",
-    )
-    return [sql.SQL(each).format(**names) for each in statements]
+    statements = ("GRANT USAGE ON SCHEMA {schema} TO {role}", "GRANT SELECT ON {table} TO {role}")
+    oid = read_value(source, "SELECT to_regclass(%s)::oid", (f"{schema}.{table}",))
+    return [*_whole_rows(source, oid), *(sql.SQL(each).format(**names) for each in statements)]
+
+
+def _whole_rows(source: Connection, table: int) -> list[sql.Composed]:
+    """The statements after which the table, and each of its partitions, logs whole rows."""
+    statement = sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL")
+    found = source.execute(_NOT_WHOLE, {"table": table}).fetchall()
+    return [statement.format(sql.Identifier(schema, name)) for schema, name in found]
 
 
 def create_publication(event_type: EventType) -> sql.Composed:
@@ -102,7 +116,7 @@ def problem(source: Connection, event_type: EventType) -> str | None:
 def _problems(source: Connection, event_type: EventType) -> Iterator[str]:
     schema, table = schema_and_table(event_type)
     found = source.execute(
-        "SELECT c.oid, c.relreplident FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+        "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
         "WHERE nspname = %s AND relname = %s AND relkind IN ('r', 'p')",
         (schema, table),
     ).fetchone()
@@ -110,7 +124,7 @@ def _problems(source: Connection, event_type: EventType) -> Iterator[str]:
     if found is None:
         yield f"{name} does not exist in the captured database."
         return
-    oid, identity = found
+    [oid] = found
     keys = source.execute(
         "SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey) "
         "WHERE indrelid = %s AND indisprimary",
@@ -119,8 +133,8 @@ def _problems(source: Connection, event_type: EventType) -> Iterator[str]:
     if keys != [(event_type.topic.key,)]:
         found_key = ", ".join(key for (key,) in keys) or "none"
         yield f"{name} needs the primary key {event_type.topic.key}, which the event type declares; it has {found_key}."
-    if identity != "f":
-        yield f"{name} does not log whole rows: run ALTER TABLE {name} REPLICA IDENTITY FULL."
+    if statements := [each.as_string(source) for each in _whole_rows(source, oid)]:
+        yield f"{name} does not log whole rows: run {'; '.join(statements)}."
     yield from column_problems(source, event_type)
     if not is_published(source, event_type):
         yield f"{name} is not published: run {create_publication(event_type).as_string(source)}."

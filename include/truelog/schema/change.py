@@ -10,6 +10,7 @@ turns an envelope into a flat event and judges it as any other event. What it ca
 - The end of a snapshot is a record of its own, under a key of its own: a message that the query of the snapshot writes
   to the database's log. It exists for an empty table too, and compaction keeps it.
 - A column that the record lacks was dropped or renamed. The record is invalid, because NULL would be a wrong value.
+- For an inner array of an array, Debezium writes the name of a Java object. The record is invalid.
 - A deletion has only the key of its row, because an invalid value must not keep a row that is gone.
 - A tombstone is not an event. It lets Kafka remove a key, and the deletion before it has said the same with its place.
 """
@@ -30,7 +31,7 @@ from pydantic import Field as Declared
 
 from truelog.schema.decode import decode
 from truelog.schema.derived import Derivation
-from truelog.schema.event import CHANGES, Event, EventType, Topic
+from truelog.schema.event import CHANGES, LENIENT_CHANGES, NESTED_CHANGES, Event, EventType, Topic
 from truelog.schema.field import Field
 from truelog.schema.quality import Quality
 from truelog.schema.record_validation import TOMBSTONE
@@ -47,6 +48,7 @@ NO_LIMIT = timedelta(days=3_650_000)
 
 _UNCHANGED = "__debezium_unavailable_value"  # in place of a long value that the database did not log
 _UNCHANGED_BYTES = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="  # the same in base64, for bytea
+_INNER_ARRAY = re.compile(r"\[+L[\w.$]+;@[0-9a-f]+")  # in place of an array that is an element of an array
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}Z")
 _TABLE = re.compile(r"[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*")
 _LAST = frozenset({"last", "last_in_data_collection"})
@@ -172,7 +174,7 @@ def _closes(envelope: _Envelope) -> bool:
 def _end_of_snapshot(event_type: EventType, envelope: _Envelope) -> SnapshotEnd | None:
     """The end of a snapshot of this table and epoch, if the record is one. Each slot has the messages of all tables."""
     message = envelope.message
-    if message is None or message.prefix != f"{SNAPSHOT_END}{event_type.name}" or event_type.decoder < CHANGES:
+    if message is None or message.prefix != f"{SNAPSHOT_END}{event_type.name}" or event_type.decoder == LENIENT_CHANGES:
         return None
     end = _END.decode(message.content)
     return end if end.epoch == _epoch(envelope) else None
@@ -204,14 +206,21 @@ def _row(event_type: EventType, envelope: _Envelope) -> dict[str, Any]:
     found = (envelope.before if envelope.op == "d" else envelope.after) or {}
     before = envelope.before or {}
     declared = [each for each in event_type.fields if each.name not in Change.model_fields]
-    if event_type.decoder >= CHANGES:
+    if event_type.decoder > LENIENT_CHANGES:
         if envelope.op == "d":  # whatever its other values were, the row is gone
             declared = [each for each in declared if each.name == event_type.topic.key]
         else:
             _require_columns(event_type, declared, found)
-    return {
-        each.name: _column(each, found[each.name], before.get(each.name)) for each in declared if each.name in found
-    }
+    row = {each.name: _column(each, found[each.name], before.get(each.name)) for each in declared if each.name in found}
+    if event_type.decoder > NESTED_CHANGES:
+        _require_flat(row)
+    return row
+
+
+def _require_flat(row: Mapping[str, Any]) -> None:
+    for name, value in row.items():
+        if isinstance(value, list) and any(isinstance(each, str) and _INNER_ARRAY.fullmatch(each) for each in value):
+            raise _Invalid(f"{name}: an array with several dimensions, whose values Debezium does not write")
 
 
 def _require_columns(event_type: EventType, declared: Iterable[Field], row: Mapping[str, Any]) -> None:

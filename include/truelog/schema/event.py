@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 # count in both stream and rebuild, so it is part of each declaration rather than a setting.
 FUTURE_LIMIT = timedelta(minutes=5)
 LENIENT_CHANGES = 2  # of earlier versions of captured tables, which took an absent column for NULL
-CHANGES = 3  # the number of the decoder of captured tables
+NESTED_CHANGES = 3  # of earlier versions, which took the name of a Java array for a text
+CHANGES = 4  # the number of the decoder of captured tables
 
 EVENTS = Path(__file__).parents[2] / "events"
 

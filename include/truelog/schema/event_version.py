@@ -20,7 +20,7 @@ from truelog.schema import derived, required
 from truelog.schema.change import decode_changes
 from truelog.schema.decode import decode
 from truelog.schema.derived import Derivation
-from truelog.schema.event import CHANGES, LENIENT_CHANGES, EventType, PastVersion, Topic, model_of
+from truelog.schema.event import CHANGES, LENIENT_CHANGES, NESTED_CHANGES, EventType, PastVersion, Topic, model_of
 from truelog.schema.quality import Quality
 from truelog.support.errors import BadDeclaration
 
@@ -29,7 +29,12 @@ Columns = Collection[str] | None  # the columns that are needed; None if all are
 Decoder = Callable[[EventType, pa.Array, pa.Array, timedelta, Columns], pa.RecordBatch]
 
 # A changed decoder gets a new number, and the old one stays, because it judges the records of earlier versions.
-DECODERS: Mapping[int, Decoder] = {1: decode, LENIENT_CHANGES: decode_changes, CHANGES: decode_changes}
+DECODERS: Mapping[int, Decoder] = {
+    1: decode,
+    LENIENT_CHANGES: decode_changes,
+    NESTED_CHANGES: decode_changes,
+    CHANGES: decode_changes,
+}
 
 
 def declaration_of(event_type: EventType) -> dict[str, Any]:

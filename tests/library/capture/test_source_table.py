@@ -1,17 +1,20 @@
 """A table that cannot be captured exactly is refused with the cure, by the real catalog of PostgreSQL."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 
-from runtime import source_database
+from runtime import connect, source_database
 from runtime.postgresql import admin
+from tests.command import answer, truelog
 from tests.servers import drop_database
-from truelog.capture import comparison, slot, snapshot, source_table
-from truelog.schema.event import EventType, load_events
+from truelog.capture import comparison, connector, slot, snapshot, source_table
+from truelog.schema.event import EVENTS, EventType, load_events
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
@@ -89,6 +92,73 @@ def test_a_column_that_disappears_during_the_capture_stops_it_and_leaves_the_com
     for text in (reason, compared.reason):
         assert text.startswith("public.customers has no column city")
         assert "`truelog capture snapshot customers`" in text
+
+
+def test_the_command_line_says_that_a_comparison_is_unknown_or_that_an_option_is_wrong(captured: Settings) -> None:
+    chosen = {"TRUELOG_CAPTURE": "true", "TRUELOG_SOURCE_DATABASE": captured.source_database}
+    with admin(captured, captured.source_database) as session:
+        session.execute("ALTER TABLE customers RENAME city TO town")
+        try:
+            [found] = answer("reconcile", "customers", "--source", exit_code=3, **chosen)["views"]
+        finally:
+            session.execute("ALTER TABLE customers RENAME town TO city")
+    assert (found["verdict"], "has no column city" in found["reason"]) == ("UNKNOWN", True)
+    for words in (["reconcile", "--source"], ["reconcile", "customers", "--source", "--repair"]):
+        assert "with the names of views" in truelog(*words, **chosen).stderr
+    for words in (["capture", "snapshot", "orders"], ["reconcile", "orders", "--source"]):
+        wrong = truelog(*words, **chosen)
+        assert (wrong.returncode, "is not a captured table" in wrong.stderr) == (2, True)
+    assert "TRUELOG_CAPTURE=true" in truelog("capture", "status").stderr
+
+
+ORDERS = """
+from truelog import Change, Topic
+TOPIC = Topic(key="id", subject=(), partitions=1, retention="7 days", compacted=True, source="public.orders")
+class Orders(Change):
+    id: int | None = None
+"""
+
+
+def test_a_bad_table_is_left_out_with_its_reason_and_another_has_a_connector(
+    captured: Settings, tmp_path: Path
+) -> None:
+    shutil.copy(EVENTS / "customers.py", tmp_path)
+    (tmp_path / "orders.py").write_text(ORDERS)
+    settings = captured.model_copy(update={"events_folder": tmp_path, "capture": True})
+    connect.configure(settings)
+    assert [each.stem for each in connector.connectors(settings).iterdir()] == ["customers"]
+    types = source_table.captured_types(settings)
+    refused = {each.event_type: each.refused for each in slot.captures(settings, types.values())}
+    assert refused == {"customers": None, "orders": "public.orders does not exist in the captured database."}
+
+
+PARTITIONED = (
+    "DROP TABLE customers",
+    "CREATE TABLE customers (id bigint PRIMARY KEY, name text, email text, city text, credit numeric, "
+    "is_active boolean, since timestamptz) PARTITION BY RANGE (id)",
+    "CREATE TABLE low PARTITION OF customers FOR VALUES FROM (0) TO (100)",
+    "ALTER PUBLICATION truelog_customers ADD TABLE customers",
+)
+
+
+def test_a_partitioned_table_needs_whole_rows_of_each_partition(captured: Settings, owner: Connection) -> None:
+    for statement in PARTITIONED:
+        owner.execute(statement.encode())
+    assert '"public"."low" REPLICA IDENTITY FULL' in str(problem(owner))
+    for prepared in source_table.preparation(owner, CUSTOMERS, captured.source_user):
+        owner.execute(prepared)
+    assert problem(owner) is None
+    owner.execute("CREATE TABLE high PARTITION OF customers FOR VALUES FROM (100) TO (200)")
+    cure = 'run ALTER TABLE "public"."high" REPLICA IDENTITY FULL.'
+    assert problem(owner) == f"public.customers does not log whole rows: {cure}"
+
+
+def test_a_real_is_one_number_however_java_and_postgresql_write_it(owner: Connection) -> None:
+    written = {"1e-45": "1.4e-45", "1.1754944e-38": "1.17549435e-38", "0.1": "0.1"}
+    form = sql.SQL(source_table.REAL)
+    for table, view in written.items():
+        values = form.format(sql.SQL("{}::real").format(table)), form.format(sql.SQL("{}::float8").format(view))
+        assert owner.execute(sql.SQL("SELECT {} = {}").format(*values)).fetchone() == (True,)
 
 
 def test_an_enum_and_a_new_column_are_no_problem(owner: Connection) -> None:

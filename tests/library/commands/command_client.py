@@ -11,6 +11,7 @@ from typing import Any
 
 from runtime.own_services import entry
 from tests.deadline import deadline, until
+from tests.library.commands import collector_process
 from tests.scenes.applications import Application, start
 from truelog.services.collector import declaration as collector_declaration
 from truelog.services.collector import service as collector
@@ -64,13 +65,17 @@ class Collector(CommandClient):
     process: Application
 
 
-def start_collector(settings: Settings, fault: str | None = None, **environment: str) -> Collector:
+def start_collector(
+    settings: Settings, fault: str | None = None, folder: str | None = None, **environment: str
+) -> Collector:
+    """Start a collector with the commands of the platform, or with those of a folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     changed = settings.model_copy(update={"services": settings.services | {"collector": Address(port=port)}})
     given = {"TRUELOG_COLLECTOR_PORT": str(port), "TRUELOG_COLLECTOR_COMMAND_SECONDS": "30", **environment}
-    process = start(settings, str(Path(collector.__file__)), fault=fault, **given)
+    program = (collector.__file__,) if folder is None else (collector_process.__file__, folder)
+    process = start(settings, *map(str, program), fault=fault, **given)
     until(lambda: entry(collector_declaration.SERVICE).ready(changed), 60, "a collector")
     return Collector(changed, process)
 

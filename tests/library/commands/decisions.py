@@ -22,6 +22,20 @@ from truelog.storage.database import Connection
 
 TYPES = load_events()
 COMMANDS = catalogue.load()
+REGISTER = '''
+"""Begin a cart, and claim names for it."""
+from commands.folds import cart
+from truelog.commands.declaration import Command, Fields
+class Register(Fields):
+    cart_id: str
+    names: str
+def decide(state, command):
+    beginning = cart.CartFields(cart_id=command.cart_id, visitor_id="v1")
+    return cart.changed(beginning, "added", product="lamp", quantity=1)
+def claims(command):
+    return [f"username:{name}" for name in command.names.split()]
+COMMAND = Command(Register, cart.FOLD, cart.cart_id, decide, claims)
+'''
 FOLDED = ("cart_event", CLAIM)
 PARTITION = 0
 

@@ -1,24 +1,23 @@
 """The command log on PostgreSQL: concurrent decisions, repeated requests, and the state that a decision sees."""
 
 import json
-import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.deadline import deadline, until
+from tests.deadline import deadline
+from tests.library.commands.barrier import CLIENTS, POINTS, concurrently, held_at, last_number, require_one_winner
 from tests.library.commands.decisions import (
     COMMANDS,
     FOLDED,
     PARTITION,
+    REGISTER,
     TYPES,
     Shop,
     claim,
@@ -26,7 +25,7 @@ from tests.library.commands.decisions import (
     request,
     statuses_of,
 )
-from truelog.commands import command_log, history
+from truelog.commands import catalogue, history
 from truelog.commands.claims import CLAIM
 from truelog.commands.command_log import FoldChanged, Stored, decide_all
 from truelog.commands.decision import ACCEPTED, CONFLICT, REFUSED
@@ -35,22 +34,8 @@ from truelog.commands.events import payloads
 from truelog.commands.folding import states
 from truelog.commands.folding.fold_positions import make_fold
 from truelog.commands.folding.states import KeyName
-from truelog.commands.request import CommandRequest
-from truelog.storage.database import Connection, connect, read_value
-from truelog.support.errors import ServiceDown
+from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-
-CLIENTS = 16
-POINTS = (
-    "command.made",
-    "command.locked",
-    "command.confirmed",
-    "command.remembered",
-    "command.read",
-    "command.numbered",
-    "command.decided",
-    "command.written",
-)
 
 
 @pytest.fixture
@@ -63,75 +48,6 @@ def new_name() -> str:
 
 
 # --- concurrent decisions ---------------------------------------------------------------------------------
-
-
-@dataclass
-class Barrier:
-    """Holds each client at a point until every client has ended, has arrived there, or waits for a lock."""
-
-    connection: Connection
-    clients: int
-    arrived: int = 0
-    ended: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def wait(self) -> None:
-        with self.lock:
-            self.arrived += 1
-        until(self._require_full, 30, "each client at the barrier, at its end, or at a lock")
-        with self.lock:
-            self.arrived -= 1
-            self.ended += 1  # past the barrier, where it no longer matters
-
-    def _require_full(self) -> None:
-        with self.lock:
-            blocked = read_value(
-                self.connection,
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()",
-            )
-            if self.arrived + self.ended + blocked < self.clients:
-                raise ServiceDown(f"{self.arrived} clients have arrived, and {blocked} wait for a lock")
-
-
-@contextmanager
-def held_at(settings: Settings, point: str, monkeypatch: pytest.MonkeyPatch, clients: int = CLIENTS) -> Iterator[None]:
-    with connect(settings, autocommit=True) as connection, monkeypatch.context() as patched:
-        barrier, passed = Barrier(connection, clients), threading.local()
-
-        def reach(reached: str) -> None:
-            if reached == point and not getattr(passed, "once", False):
-                passed.once = True
-                barrier.wait()
-
-        patched.setattr(command_log, "reach", reach)
-        patched.setattr(states, "reach", reach)
-        yield
-
-
-def concurrently(settings: Settings, shop: Shop, commands: list[CommandRequest]) -> list[Stored]:
-    """Each command is decided in a session of its own, all at the same time."""
-    generations = shop.generations
-
-    def decide(command: CommandRequest) -> Stored:
-        with connect(settings, autocommit=True) as connection:
-            [decided] = decide_all(connection, COMMANDS, TYPES, generations, [command])
-            return decided
-
-    with ThreadPoolExecutor(len(commands)) as pool:
-        return list(pool.map(decide, commands, timeout=deadline(60)))
-
-
-def require_one_winner(settings: Settings, shop: Shop, name: str) -> None:
-    before = last_number(shop)
-    decided = concurrently(settings, shop, [claim(f"p{n}", name) for n in range(CLIENTS)])
-    won = [each for each in decided if each.status == ACCEPTED]
-    assert len(won) == 1, f"{len(won)} clients have the same name"
-    assert {each.answer["version"] for each in decided} == {1}
-    assert last_number(shop) == before + 1, "a loser has drawn a number"
-
-
-def last_number(shop: Shop) -> int:
-    return max((row.number for row in shop.feed.next_rows(shop.published + 1)), default=shop.published)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -170,6 +86,28 @@ def test_overlapping_claims_do_not_deadlock(postgresql: Settings, shop: Shop, mo
     with held_at(postgresql, "command.made", monkeypatch), ThreadPoolExecutor(CLIENTS) as pool:
         decided = [each for batch in pool.map(decide, range(CLIENTS), timeout=deadline(60)) for each in batch]
     assert sum(each.status == ACCEPTED for each in decided) == len(names)
+
+
+def test_two_claims_of_one_command_are_granted_together_or_not_at_all(
+    postgresql: Settings, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command claims two of three names, in any order, so the first one takes a name from all others."""
+    (tmp_path / "register.py").write_text(REGISTER)
+    shop.commands = catalogue.load(tmp_path)
+    names, before = [new_name() for _ in range(3)], last_number(shop)
+    commands = [
+        request("register", commands=shop.commands, cart_id=new_name(), names=f"{names[n % 3]} {names[(n + 1) % 3]}")
+        for n in range(CLIENTS)
+    ]
+    with held_at(postgresql, "command.made", monkeypatch):
+        decided = concurrently(postgresql, shop, commands)
+    [winner] = [command for command, each in zip(commands, decided, strict=True) if each.status == ACCEPTED]
+    assert last_number(shop) == before + 3  # an event of the cart, and two claims
+    keys = [KeyName(CLAIM, f"username:{name}") for name in names]
+    with shop.connection.transaction():
+        found = states.current(shop.connection, TYPES, shop.commands.folds, keys)
+    holders = {key.key: found[key].state.get("holder") for key in keys}
+    assert holders == {key.key: winner.key if key.key in winner.claims else None for key in keys}
 
 
 # --- repeated requests ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.library.commands.command_client import (
     start_collector,
     start_commands,
 )
+from tests.library.commands.decisions import REGISTER
 from tests.nightly_cases import nightly_except
 from tests.scenes.applications import STARTED
 from tests.scenes.collector_client import record
@@ -156,6 +158,20 @@ def test_one_claimant_wins_although_processes_are_killed(platform: Settings, cla
 def require_claims(settings: Settings, username: str, count: int) -> None:
     if len(claims_of(settings, username)) < count:
         raise ServiceDown("not in the log yet")
+
+
+@pytest.mark.nightly
+def test_two_claims_of_one_command_are_granted_together_or_not_at_all(platform: Settings, tmp_path: Path) -> None:
+    (tmp_path / "register.py").write_text(REGISTER)
+    start_commands(platform)
+    made = start_collector(platform, folder=str(tmp_path))
+    first, second, third, ann = (new_name() for _ in range(4))
+    granted = send_until_answered([made], "register", new_name(), cart_id=ann, names=f"{first} {second}")
+    assert (granted.status, [each["topic"] for each in granted.json["events"]]) == (200, ["cart_event", CLAIM, CLAIM])
+    refused = made.send("register", cart_id=new_name(), names=f"{third} {second}")
+    assert (refused.status, refused.json["refused"]) == (409, f"username:{second}: taken")
+    assert [claims_of(platform, name) for name in (first, second, third)] == [[("claimed", ann)]] * 2 + [[]]
+    assert made.send("register", cart_id=new_name(), names=third).status == 200
 
 
 def test_a_receipt_stays_a_receipt(platform: Settings) -> None:

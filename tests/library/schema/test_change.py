@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.builders.changes import change, ended
 from truelog.schema.change import decode_changes
-from truelog.schema.event import LENIENT_CHANGES, EventType, load_event, load_events
+from truelog.schema.event import LENIENT_CHANGES, NESTED_CHANGES, EventType, load_event, load_events
 from truelog.schema.event_version import DECODERS, declaration_of, from_declaration
 from truelog.schema.record_validation import TOMBSTONE
 from truelog.support.errors import BadDeclaration
@@ -115,6 +115,25 @@ def test_records_before_the_upgrade_keep_their_meaning() -> None:
     assert (dropped["invalid"], dropped["city"]) == (None, None)
     assert (message["source_operation"], message["source_closes"]) == ("heartbeat", False)
     assert (deleted["source_operation"], deleted["name"]) == ("deleted", "Ann")
+
+
+INNER = "[Ljava.lang.String;@6b82fde0"  # what Debezium writes for an array in an array
+
+
+@pytest.mark.parametrize("inner", [INNER, f"[{INNER}"])
+def test_an_array_with_several_dimensions_is_invalid_and_was_a_wrong_value_before_the_upgrade(
+    inner: str, tmp_path: Path
+) -> None:
+    (tmp_path / "thing.py").write_text(f"{HEAD}    tags: list[str] | None = None\n")
+    thing = load_event(tmp_path / "thing.py")
+    nested, flat = {"id": 1, "tags": [inner, inner]}, {"id": 1, "tags": ["[x", "Ljava", ""]}
+    unchanged = change("updated", {"id": 1, "tags": [UNCHANGED]}, lsn=7, before=nested)
+    records = change("inserted", nested, lsn=7), unchanged, change("inserted", flat, lsn=7)
+    *bad, good = decoded(*records, event_type=thing)
+    assert [each["invalid"].partition(",")[0] for each in bad] == ["tags: an array with several dimensions"] * 2
+    assert (good["invalid"], good["tags"]) == (None, flat["tags"])
+    [earlier, *_] = decoded(*records, event_type=replace(thing, decoder=NESTED_CHANGES))
+    assert (earlier["invalid"], earlier["tags"]) == (None, [inner, inner])
 
 
 PLACES = st.tuples(st.integers(0, 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))

@@ -11,6 +11,8 @@ from truelog.control import event_registry
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
+_SECONDS = 5.0  # of each look at the changes of all tables
+
 CAPTURED_ROW_KINDS = ("capture_invalid", "capture_differs")
 
 
@@ -22,7 +24,7 @@ def observe(settings: Settings) -> Observation:
     with connect(settings, autocommit=True) as connection:
         types = [each for name, each in event_registry.load_types(connection).items() if name in names]
         for each in types:
-            invalid_changes.follow(settings, connection, each)
+            invalid_changes.follow(settings, connection, each, _SECONDS / len(types))
         invalid = invalid_changes.summaries(connection, names)
         compared = last_comparison.load(connection, names)
     now = datetime.now(UTC)
