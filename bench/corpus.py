@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from tests.beat import first
 from truelog.log import topics
 from truelog.log.kafka_producer import OutgoingRecord, make_producer
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 from truelog.traffic import generator
 

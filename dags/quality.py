@@ -10,10 +10,10 @@ from log_day_operator import DAY, LogDayOperator
 from report_link import judged
 from spark_job import BATCH
 
-from truelog.schema import event
+from truelog.schema.loading import events
 from truelog.support.settings import Settings
 
-EVENTS = event.event_names(Settings().events_folder)
+EVENTS = events.event_names(Settings().events_folder)
 
 ABOUT = """
 Validates each event type once a day. For each log day that begins within the run's interval, it computes metrics from

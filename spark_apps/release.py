@@ -9,7 +9,7 @@ import sys
 
 from truelog.control import application, event_registry
 from truelog.control.view_loader import application_codes
-from truelog.schema.event import load_proposals
+from truelog.schema.loading.events import load_proposals
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.settings import Settings

@@ -112,6 +112,6 @@ def connection(postgresql: Settings) -> Iterator[Connection]:
 @pytest.fixture
 def lab(spark: SparkSession, postgresql: Settings, connection: Connection) -> Lab:
     from tests.beds.lab import Lab
-    from truelog.schema.event import load_events
+    from truelog.schema.loading.events import load_events
 
     return Lab(spark, postgresql, connection, load_events())

@@ -36,7 +36,7 @@ from truelog.reports import input as input_report
 from truelog.reports import streams as stream_report
 from truelog.reports import summary, timeline
 from truelog.reports import view as view_report
-from truelog.schema import event
+from truelog.schema.loading import events
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -183,7 +183,7 @@ def view_alerts(connection: Connection, view: str) -> list[dict[str, Any]]:
 @router.get("/quality", dependencies=OF_VIEWS)
 def quality(user: SignedIn, of: str = "", limit: Limit = 60) -> Answer:
     """The newest log day of each event type, the days of one type (by default a type that failed), and all results."""
-    types = event.event_names(Settings().events_folder)
+    types = events.event_names(Settings().events_folder)
     with db_snapshot.read_snapshot(Settings()) as connection:
         newest = quality_history.newest_days(connection)
         worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])

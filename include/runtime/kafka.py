@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from runtime.credentials import LOOPBACK
 from runtime.service import Service, is_embedded, private_folder
 from truelog.log import access, admin_client, topics
-from truelog.schema.event import load_proposals
+from truelog.schema.loading.events import load_proposals
 from truelog.spark.java import java
 from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.files import write_private

@@ -15,7 +15,7 @@ from truelog.lag import history as lag_history
 from truelog.lag import poll as lag_poll
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import connect
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
 

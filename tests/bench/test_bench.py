@@ -22,7 +22,7 @@ from bench.suite import JOBS
 from bench.suite import VIEWS as STREAMED
 from tests.scenes.marks import VIEWS, Marks, at
 from truelog.log.kafka_producer import OutgoingRecord
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.traffic import generator
 from truelog.views import catalogue
 

@@ -50,6 +50,11 @@ def restored_from_a_dump(connection: Connection) -> None:
     connection.execute("UPDATE truelog.erasure_reading SET database = 0")
 
 
+def never_read(connection: Connection) -> None:
+    """The ledger was not compared with the topic of erasures yet."""
+    connection.execute("DELETE FROM truelog.erasure_reading")
+
+
 def lacks(connection: Connection, erasures: int) -> None:
     """The ledger was found to lack so many erasures."""
     hold.record_reading(connection, erasures)

@@ -22,7 +22,8 @@ from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch.run_interval import RunInterval
 from truelog.quality import event_quality, gx_docs, quality_history, quality_metrics
-from truelog.schema.event import Event, load_events
+from truelog.schema.event import Event
+from truelog.schema.loading.events import load_events
 from truelog.schema.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings

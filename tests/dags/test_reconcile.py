@@ -21,7 +21,7 @@ from truelog.quality import gx_docs
 from truelog.reconcile import reconcile_checks
 from truelog.reconcile.reconcile import refused_result
 from truelog.reconcile.reconcile_result import ReconcileRequest
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import Connection
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings

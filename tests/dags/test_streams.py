@@ -20,7 +20,7 @@ from truelog.apps.liveness import diagnose
 from truelog.control import application, lease
 from truelog.control.application import Diagnosis
 from truelog.log import topics
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.spark.submit import SPARK
 from truelog.storage import audit_trail
 from truelog.storage.database import Connection, connect

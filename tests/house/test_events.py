@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import PROJECT, modules, plant
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.errors import BadDeclaration
 
 

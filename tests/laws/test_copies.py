@@ -26,7 +26,7 @@ from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate_verifier import CertificateVerifier, VerificationVerdict
 from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.reconcile import reconcile
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.settings import Settings

@@ -28,7 +28,8 @@ from truelog.batch.partial_selection import PartialSelection, select_partials
 from truelog.kernel import bad_records, clock
 from truelog.kernel.exclusions import Excluded
 from truelog.log.positions import Positions
-from truelog.schema.event import EventType, load_events
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import load_events
 from truelog.spark.session import session
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import BadDeclaration
@@ -131,7 +132,7 @@ OF_TWO_TYPES = Group(
 # copies would contain too few events.
 VIEWS = {"in_steps_once": replace(IN_STEPS, dedupe="1 hour"), "group_by_second": BY_SECOND, **views.VIEWS}
 # `make test` runs these views: every kind of table and the hardest measures. `make nightly` runs the others, and
-# `make affected` those that a change reaches.
+# `make affected` the views that a change reaches.
 OFTEN = (
     "in_steps_once",
     "group_by_second",

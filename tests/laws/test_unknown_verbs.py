@@ -18,7 +18,8 @@ from tests.laws.events import Record, log, of_case
 from tests.nightly_cases import nightly_except
 from tests.views.examples import Relations
 from tests.views.ways import Reader
-from truelog.schema.event import Event, EventType, load_events
+from truelog.schema.event import Event, EventType
+from truelog.schema.loading.events import load_events
 from truelog.views import catalogue
 
 LOGS = 40

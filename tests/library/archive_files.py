@@ -16,7 +16,7 @@ from truelog.archive.writer import ArchivedFile, FileWriter, WriterSettings, blu
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.subject import Subject
 from truelog.log.positions import Positions
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 
 TOPIC, TOPIC_ID = "page_view", "first-life"

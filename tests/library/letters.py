@@ -27,7 +27,7 @@ from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.log import records, topics
 from truelog.log.positions import Positions
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import kinds

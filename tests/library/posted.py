@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.library.hostile import GOOD, HOSTILE, THING, mutilated
 from truelog.schema.decode import decode
-from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
+from truelog.schema.event import FUTURE_LIMIT, EventType
+from truelog.schema.loading.events import load_events
 from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.sources.collector.parser import split_document
 

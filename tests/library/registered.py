@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from tests.builders.event_types import an_event_type
 from truelog.control import event_store
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage import bucket
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings

@@ -20,7 +20,7 @@ from tests.nightly.customer_traffic import CustomerTraffic
 from tests.scenes.collector_client import Client
 from tests.scenes.traffic import parsed
 from truelog.log.kafka_producer import OutgoingRecord
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 from truelog.traffic.generator import TOPICS, generate
 

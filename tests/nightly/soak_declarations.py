@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.nightly.mixed_traffic import CAMPAIGN
-from truelog.schema.event import EVENTS
+from truelog.schema.loading.events import EVENTS
 from truelog.traffic.generator import TOPICS
 
 PARCEL = "parcel_scan"

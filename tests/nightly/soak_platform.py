@@ -35,7 +35,7 @@ from truelog.archive.table import archived_positions
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.services import registry
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings

@@ -5,7 +5,7 @@ from tests.builders.views import an_exclusion
 from tests.library.archive_files import TOPIC, TOPIC_ID, kafka_records, written
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import ensure_table, identifier, open_catalog
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 

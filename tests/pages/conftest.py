@@ -24,7 +24,7 @@ from truelog.control import event_files, event_registry, topic_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.quality import gx_docs
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.sources.collector.classifier import EventClassifier, Receipt
 from truelog.sources.collector.parser import parse_event
 from truelog.storage.database import connect

@@ -14,7 +14,7 @@ from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.control import event_registry
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import topics
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.sources.collector.parser import parse_event
 from truelog.storage.database import connect

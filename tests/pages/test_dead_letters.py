@@ -18,7 +18,7 @@ from tests.pages.plausible import HOSTILE
 from truelog.control import event_registry
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import kafka_reader, topics
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.sources.collector.classifier import EventClassifier, Receipt
 from truelog.sources.collector.parser import parse_event
 from truelog.storage.database import connect

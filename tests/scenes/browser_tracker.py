@@ -13,7 +13,7 @@ from tests.deadline import until
 from tests.pages.browsing import executable
 from tests.scenes.site import Site
 from tests.scenes.visit import FILL, NO_LOCKS, WISHES, like, likes, loaded, opened, post, require, sent
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 
 WHY_NOT = "JSON.stringify(performance.getEntriesByType('navigation')[0].notRestoredReasons)"
 

@@ -18,7 +18,8 @@ from truelog.capture import comparison, connector, snapshot, source_table, worke
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.schema.change import Change, decode_changes
-from truelog.schema.event import EventType, load_event
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import load_event
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 

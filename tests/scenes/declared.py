@@ -11,7 +11,7 @@ from tests.library.registered import forget_copies, forget_rows
 from truelog.archive.table import open_catalog
 from truelog.control import event_files, topic_status
 from truelog.log import topics
-from truelog.schema.event import EVENTS
+from truelog.schema.loading.events import EVENTS
 from truelog.storage.database import connect
 from truelog.support.settings import KafkaUser, Settings
 

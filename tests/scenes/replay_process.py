@@ -6,7 +6,7 @@ from pathlib import Path
 from truelog.dead_letters import replay as dead_letter_replay
 from truelog.dead_letters.replay import ReplayResult
 from truelog.dead_letters.store import LetterFilter, LetterStore
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 
 

@@ -24,7 +24,7 @@ from truelog.control import event_registry
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.services.ticks import service as ticks
 from truelog.storage import bucket
 from truelog.support.errors import ArchiveBehind

@@ -30,7 +30,7 @@ from truelog.archive.table import archived_positions, open_catalog
 from truelog.batch.recomputation import DayState
 from truelog.log import topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.services.ticks import service as ticks
 from truelog.support import timestamps
 from truelog.support.errors import ServiceDown

@@ -26,7 +26,7 @@ from truelog.archive.table import archived_positions, identifier, open_catalog
 from truelog.control import event_files
 from truelog.kernel import clock
 from truelog.log import topics
-from truelog.schema.event import load_event
+from truelog.schema.loading.events import load_event
 from truelog.support.settings import KafkaUser, Settings
 from truelog.versions.build import build_version
 

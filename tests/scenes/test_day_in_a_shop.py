@@ -33,7 +33,7 @@ from truelog.support.settings import PROJECT
 from truelog.views import catalogue
 
 SERVICES = tuple(each.name for each in registry.SERVICES)
-# Sketches, two Groups, a Join and stored searches. `test_streams` streams sums, of which some expire.
+# Sketches, two Groups, a Join and stored searches. Some of the sums of `test_streams` expire.
 VIEWS = {
     name: catalogue.load_view(name) for name in ("page_audience", "document", "home_timeline", "cart", "search_hits")
 }

@@ -34,7 +34,8 @@ from truelog.dead_letters import ledger as replay_ledger
 from truelog.dead_letters.store import DeadLetter, LetterFilter, LetterStore
 from truelog.log import kafka_reader, topics
 from truelog.log.positions import Positions
-from truelog.schema.event import EventType, load_events
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings

@@ -28,7 +28,7 @@ from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.reconcile_result import ReconcileRequest
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.services.ticks import service as ticks
 from truelog.serving import fallback_policy
 from truelog.serving import status as serving_status

@@ -8,6 +8,7 @@ import pytest
 import runtime
 from tests.beds.world import EACH_EVENT, World
 from tests.command import answer, shared_spark, truelog
+from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
@@ -93,7 +94,7 @@ def asked(world: World, event_id: str) -> httpx.Response:
     """What the API says about an event."""
     address, key = world.settings.address("api"), world.settings.reader_key.get_secret_value()
     url = f"http://{address.host}:{address.port}/views/{EACH_EVENT}/rows"
-    return httpx.get(url, params={"key": event_id}, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+    return httpx.get(url, params={"key": event_id}, headers={"Authorization": f"Bearer {key}"}, timeout=deadline(30))
 
 
 @pytest.mark.nightly

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from tests.deadline import deadline
 from truelog.log import topics
-from truelog.schema.event import Event, EventType, load_events
+from truelog.schema.event import Event, EventType
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 
 

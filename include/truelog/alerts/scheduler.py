@@ -1,6 +1,6 @@
 """The watch: every alert source observes at its own interval, independently of the other sources.
 
-A source that cannot observe resolves no alerts, and its failure causes a separate alert.
+A source that cannot observe resolves no alerts, and its failure causes a separate alert. A new source is listed here.
 """
 
 import logging

@@ -8,8 +8,9 @@ from typing import Any
 from psycopg import sql
 
 from truelog.schema.change import Change
-from truelog.schema.event import EventType, load_proposals
+from truelog.schema.event import EventType
 from truelog.schema.field import Field
+from truelog.schema.loading.events import load_proposals
 from truelog.storage.database import Connection, read_value
 from truelog.support.settings import Settings
 

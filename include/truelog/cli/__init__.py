@@ -1,1 +1,1 @@
-"""The `truelog` command line, with one function for each command in `commands/`."""
+"""The `truelog` command line. `main.py` lists its commands, whose functions are in `commands/`, `rules/` and here."""

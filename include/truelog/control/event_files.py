@@ -17,8 +17,9 @@ from truelog.control import event_registry
 from truelog.control.view_tables import views_in_order
 from truelog.log import topics
 from truelog.schema import event_version
-from truelog.schema.event import EventType, load_proposals
+from truelog.schema.event import EventType
 from truelog.schema.event_version import EventHistory
+from truelog.schema.loading.events import load_proposals
 from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings

@@ -23,7 +23,7 @@ from truelog.archive.table import archived_positions, open_catalog
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import kafka_reader, topics
 from truelog.log.positions import Range
-from truelog.schema.event import EVENTS, load_event
+from truelog.schema.loading.events import EVENTS, load_event
 from truelog.sources.collector.parser import parse_event
 from truelog.support import timestamps
 from truelog.support.errors import BadInput

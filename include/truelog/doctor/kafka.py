@@ -8,7 +8,8 @@ from truelog.doctor import transport
 from truelog.doctor.result import Area, Result, has_failed
 from truelog.log import topics
 from truelog.log.admin_client import Client, describe_existing, reason
-from truelog.schema.event import EventType, load_proposals
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import load_proposals
 from truelog.schema.names import TICKS
 from truelog.support.durations import in_words
 from truelog.support.errors import TopicRefused

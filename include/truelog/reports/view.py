@@ -17,7 +17,8 @@ from truelog.lag.freshness_series import FreshnessTimeline
 from truelog.lag.time_steps import TimeRange
 from truelog.reconcile import verification_status
 from truelog.reports.declared_view import about_view, declared_view
-from truelog.schema.event import EventType, load_proposals
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import load_proposals
 from truelog.serving import build_schedule, view_readers
 from truelog.serving import status as serving_status
 from truelog.serving.build_schedule import BuildStatus

@@ -11,19 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, cached_property
-from inspect import get_annotations
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationInfo, create_model, field_validator
 from pydantic import Field as Declared
 
-from truelog.schema import declaration_files, derived, required
+from truelog.schema import derived, required
 from truelog.schema.derived import Derivation
 from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, annotations, fields_of
-from truelog.schema.loading import declaration_module
 from truelog.schema.quality import DEFAULTS, Quality
 from truelog.schema.required import Required
 from truelog.support import timestamps
@@ -39,8 +35,6 @@ FUTURE_LIMIT = timedelta(minutes=5)
 LENIENT_CHANGES = 2  # of earlier versions of captured tables, which took an absent column for NULL
 NESTED_CHANGES = 3  # of earlier versions, which took the name of a Java array for a text
 CHANGES = 4  # the number of the decoder of captured tables
-
-EVENTS = Path(__file__).parents[2] / "events"
 
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -87,7 +81,6 @@ def model_of(name: str, fields: str) -> type[Event]:
     return create_model(name.title().replace("_", ""), __base__=Event, **annotations(json.loads(fields)))
 
 
-_ENVELOPE = {*Event.model_fields, "type"}  # `type` says in a request which event it is
 _OWN_VALIDATORS = frozenset(Event.__pydantic_decorators__.field_validators)
 
 
@@ -235,64 +228,6 @@ EventTypes = Mapping[str, EventType]
 def registered_topics(types: EventTypes) -> dict[str, str]:
     """The id of the topic for which each event type is registered; types from files have none."""
     return {name: each.topic_id for name, each in types.items() if each.topic_id}
-
-
-def event_names(folder: Path = EVENTS) -> list[str]:
-    """The names of the declared event types, taken from the file names without loading the files."""
-    return declaration_files.declared_names(folder)
-
-
-def load_events(folder: Path = EVENTS) -> dict[str, EventType]:
-    """Every event type in the folder, by name. A broken file raises an error, so that no type disappears unnoticed."""
-    types, broken = load_proposals(folder)
-    if broken:
-        raise BadDeclaration(" ".join(broken.values()))
-    return types
-
-
-def load_proposals(folder: Path = EVENTS) -> tuple[dict[str, EventType], dict[str, str]]:
-    """The event types whose files can be loaded, by name, and the reason for each file that cannot."""
-    types, broken = dict[str, EventType](), declaration_files.misnamed(folder)
-    for name in event_names(folder):
-        try:
-            types[name] = load_event(folder / f"{name}.py")
-        except BadDeclaration as bad:
-            broken[name] = str(bad)
-    return types, broken
-
-
-def load_event(path: Path) -> EventType:
-    """The event type that the file declares."""
-    module = declaration_module.load_once(path, path.parent.name, __name__)
-    topic, quality = getattr(module, "TOPIC", None), getattr(module, "QUALITY", DEFAULTS)
-    columns, rules = tuple(getattr(module, "DERIVED", ())), tuple(getattr(module, "REQUIRED", ()))
-    models = [each for each in vars(module).values() if _is_event(each, module)]
-    if not isinstance(topic, Topic) or len(models) != 1:
-        raise BadDeclaration(f"{path}: declare `TOPIC = Topic(…)` and exactly one class deriving from Event.")
-    try:
-        _require_own_names(models[0])
-        if topic.source is not None:
-            from truelog.schema import change  # a local import, because that module imports this one
-
-            return change.captured(path.stem, models[0], topic, quality, columns)
-        return EventType(path.stem, models[0], topic, quality, columns, rules)
-    except BadDeclaration as bad:
-        raise BadDeclaration(f"{path}: {bad}") from None
-
-
-def _is_event(value: object, module: ModuleType) -> bool:
-    """True for an event class that the module itself declares; False for an imported class."""
-    return isinstance(value, type) and issubclass(value, Event) and value.__module__ == module.__name__
-
-
-def _require_own_names(model: type[Event]) -> None:
-    """Refuse a field of the envelope in a file. A version that was registered with such a field remains in force."""
-    for each in model.__mro__[: model.__mro__.index(Event)]:
-        if taken := sorted(_ENVELOPE & get_annotations(each).keys()):
-            raise BadDeclaration(
-                f"{model.__name__}.{taken[0]}: each event already has a field of this name, which the platform itself "
-                "reads; choose another name."
-            )
 
 
 def _require_no_validators(model: type[Event]) -> None:

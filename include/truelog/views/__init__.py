@@ -1,1 +1,1 @@
-"""Views: the declarations of a view, the catalogue, and the compiler that checks a view."""
+"""Views: the declarations of a view, and the catalogue of declared views."""

@@ -14,7 +14,7 @@ from truelog.apps.liveness import diagnose
 from truelog.control import view_status
 from truelog.control.application import ApplicationStatus, Diagnosis
 from truelog.log import topics
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 

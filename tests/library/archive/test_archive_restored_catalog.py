@@ -28,8 +28,8 @@ from truelog.control.application import ARCHIVE
 from truelog.dead_letters import replay as dead_letter_replay
 from truelog.measures.registry import sql_functions
 from truelog.schema import event_version
-from truelog.schema.event import load_events
 from truelog.schema.event_version import Cut, EventHistory
+from truelog.schema.loading.events import load_events
 from truelog.storage import bucket
 from truelog.storage.database import connect
 from truelog.storage.migration import migrate

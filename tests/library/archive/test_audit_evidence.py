@@ -26,7 +26,8 @@ from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.measures.registry import sql_functions
-from truelog.schema.event import EventType, load_events
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import load_events
 from truelog.storage import bucket
 from truelog.storage.migration import migrate
 from truelog.support.errors import ServiceDown

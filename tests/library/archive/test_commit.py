@@ -21,7 +21,7 @@ from truelog.archive.catalog_pointer import read_pointer, require_newest
 from truelog.archive.commit import Append, commit
 from truelog.archive.log_day import Start
 from truelog.archive.table import Progress, ensure_table, identifier
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.errors import CatalogBehind, Stale, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
 

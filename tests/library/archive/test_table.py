@@ -5,7 +5,7 @@ import pytest
 from tests.beds.archived import drop_archive
 from truelog.archive.table import archived_positions, ensure_table, open_catalog
 from truelog.log.positions import Positions
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 

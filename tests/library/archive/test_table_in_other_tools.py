@@ -17,7 +17,7 @@ from tests.beds.archived import drop_archive
 from tests.library.archive_files import TOPIC, TOPIC_ID, kafka_records, written
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import ensure_table, identifier, open_catalog
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import PROJECT, Settings
 
 PAGE = (PROJECT / "docs" / "bi.md").read_text()

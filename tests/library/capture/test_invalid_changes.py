@@ -15,7 +15,8 @@ from truelog.alerts.sources.captured_rows import invalid_findings
 from truelog.capture import epochs, invalid_changes
 from truelog.capture.invalid_changes import InvalidChange, Judged, Summary, folded, judged
 from truelog.log.range_reader import RAW
-from truelog.schema.event import EventType, load_event, load_events
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import load_event, load_events
 from truelog.storage.database import Connection
 
 CUSTOMERS = load_events()["customers"]

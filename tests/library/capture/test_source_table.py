@@ -14,7 +14,8 @@ from runtime.postgresql import admin
 from tests.command import answer, truelog
 from tests.servers import drop_database
 from truelog.capture import comparison, connector, slot, snapshot, source_table
-from truelog.schema.event import EVENTS, EventType, load_events
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import EVENTS, load_events
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 

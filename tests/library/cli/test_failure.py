@@ -13,7 +13,7 @@ from truelog.cli.failure import explain
 from truelog.cli.output import Exit
 from truelog.client.errors import Unavailable
 from truelog.log import topics
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import PROJECT, Settings
 
 DAY = "2026-01-01"

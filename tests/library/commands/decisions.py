@@ -17,7 +17,7 @@ from truelog.commands.folding.fold_positions import Reading, make_fold, statuses
 from truelog.commands.folding.fold_reader import Portion, fold_portion
 from truelog.commands.folding.log_record import LogRecord
 from truelog.commands.request import CommandRequest, Sender, parse
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import Connection
 
 TYPES = load_events()

@@ -22,8 +22,9 @@ from truelog.log.positions import Positions
 from truelog.reconcile.reconcile import reconcile_all
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.schema import event_version
-from truelog.schema.event import Event, EventType, Topic, load_events
+from truelog.schema.event import Event, EventType, Topic
 from truelog.schema.event_version import EventHistory
+from truelog.schema.loading.events import load_events
 from truelog.storage import bucket
 from truelog.storage.database import connect
 from truelog.support import faults

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from truelog.control.view_loader import load_views
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 
 VIEW = '''"""Counts by {by}."""

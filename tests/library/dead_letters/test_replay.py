@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from tests.library.posted import RECEIPT, REPEATABLE, TYPES, decoded, posted
 from truelog.dead_letters.replay import judge
 from truelog.dead_letters.store import Coordinates, DeadLetter, LetterFilter, cursor, parse_cursor
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.sources.collector.classifier import ClassifiedRecord, Defect, EventClassifier
 from truelog.sources.collector.parser import parse_event
 from truelog.support.errors import BadInput

@@ -18,7 +18,7 @@ from truelog.erasure.ledger import CoveredDay, Step, TouchedDay
 from truelog.erasure.subject import Subject, secret_check
 from truelog.log.positions import Positions
 from truelog.measures.registry import sql_functions
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import Connection, connect
 from truelog.storage.migration import migrate
 from truelog.support.errors import BadInput, Stale

@@ -2,7 +2,7 @@
 
 import uuid
 
-from tests.builders.erasures import forget_erasures
+from tests.builders.erasures import forget_erasures, never_read
 from tests.library.relay.published import Published, declared, deployed, publish_all
 from truelog.control import event_registry
 from truelog.erasure import hold, ledger
@@ -62,7 +62,7 @@ def test_the_topic_is_read_once_for_each_start_of_postgresql(platform: Settings,
     an_erasure_in_the_log(platform)
     reading.read_once(platform)
     assert hold.lacking(connection) == 0  # it is known to be read
-    connection.execute("DELETE FROM truelog.erasure_reading")
+    never_read(connection)
     reading.read_once(platform)
     assert hold.lacking(connection) >= 1
     forget_erasures(connection)

@@ -19,7 +19,7 @@ from truelog.lag.verdict import Limits, assess
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionOffsets
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.services.monitor.lag_polls import LagPolls
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown

@@ -29,7 +29,7 @@ from truelog.lag.poll import PolledReader
 from truelog.lag.unread import Lag, Partition, lags
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.serving import status as serving_status
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown

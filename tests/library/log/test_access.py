@@ -20,7 +20,8 @@ from tests.deadline import deadline
 from tests.house.tree import PROJECT, texts
 from truelog.log import access, output_topic, topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
-from truelog.schema.event import Topic, load_events
+from truelog.schema.event import Topic
+from truelog.schema.loading.events import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 

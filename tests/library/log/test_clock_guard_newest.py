@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.deadline import deadline
 from tests.laws.naive_clock import START
 from truelog.log.clock_guard import newest_tick
-from truelog.schema.event import FUTURE_LIMIT, load_events
+from truelog.schema.event import FUTURE_LIMIT
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 
 SECOND = timedelta(seconds=1)

@@ -9,7 +9,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from truelog import View
 from truelog.log import records
-from truelog.schema.event import EventTypes, load_events
+from truelog.schema.event import EventTypes
+from truelog.schema.loading.events import load_events
 from truelog.streaming.portions import records_are_reread
 from truelog.tables.compiled_view import CompiledView, needed_columns
 from truelog.tables.table import Table

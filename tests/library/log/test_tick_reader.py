@@ -13,7 +13,7 @@ from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.log.tick_reader import read_ticks
 from truelog.log.valid_tick import TickRow
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 
 TOPIC, EPOCH = clock.TOPIC, datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 from rules.sources import SOURCES
 from truelog.patterns import expression, files
 from truelog.patterns import rule as rules
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import PROJECT
 
 FILES = sorted((PROJECT / "include" / "rules").glob("*.rule"))

@@ -17,8 +17,9 @@ from pydantic import Field as Declared
 from tests.library.hostile import THING
 from tests.library.schema import strange_values
 from truelog.schema.decode import decode, decode_others
-from truelog.schema.event import FUTURE_LIMIT, Event, EventType, Topic, load_events
+from truelog.schema.event import FUTURE_LIMIT, Event, EventType, Topic
 from truelog.schema.field import INSTANT, Field
+from truelog.schema.loading.events import load_events
 
 BROKER = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 _FAR = timedelta(days=4_000_000)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.builders.changes import change, ended
 from truelog.schema.change import decode_changes
-from truelog.schema.event import LENIENT_CHANGES, NESTED_CHANGES, EventType, load_event, load_events
+from truelog.schema.event import LENIENT_CHANGES, NESTED_CHANGES, EventType
 from truelog.schema.event_version import DECODERS, declaration_of, from_declaration
+from truelog.schema.loading.events import load_event, load_events
 from truelog.schema.record_validation import TOMBSTONE
 from truelog.support.errors import BadDeclaration
 

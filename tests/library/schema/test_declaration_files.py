@@ -6,7 +6,8 @@ import pytest
 
 from tests.library import stray_files
 from truelog.control import application
-from truelog.schema import declaration_files, event
+from truelog.schema import declaration_files
+from truelog.schema.loading import events
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -33,7 +34,7 @@ def test_hidden_and_misnamed_files_declare_nothing(folder: Path) -> None:
     (folder / "good.py").touch()
     names = [*sorted(stray_files.REFUSED), "good"]
     assert declaration_files.declared_names(folder) == sorted(names)
-    assert catalogue.view_names(folder) == event.event_names(folder) == sorted(names)
+    assert catalogue.view_names(folder) == events.event_names(folder) == sorted(names)
     misnamed = declaration_files.misnamed(folder)
     assert len(misnamed) == len(stray_files.MISNAMED)
     assert misnamed["search-2"] == "search-2.py is not read: use a-z, 0-9 and _ in its file name."
@@ -42,7 +43,7 @@ def test_hidden_and_misnamed_files_declare_nothing(folder: Path) -> None:
 
 def test_a_stray_file_stops_no_event_type_but_itself(folder: Path) -> None:
     (folder / "good.py").write_text(EVENT)
-    types, broken = event.load_proposals(folder)
+    types, broken = events.load_proposals(folder)
     assert [*types] == ["good"]
     assert broken.keys() == {*stray_files.REFUSED} | declaration_files.misnamed(folder).keys()
     assert "a link to a file that does not exist" in broken["dangling"]

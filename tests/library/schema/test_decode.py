@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from tests.library.hostile import ENVELOPE, GOOD, HOSTILE, THING, Thing, mutilated, thing
 from truelog.schema.decode import _has_bare_null, decode
-from truelog.schema.event import FUTURE_LIMIT, Event, EventType, load_events
+from truelog.schema.event import FUTURE_LIMIT, Event, EventType
+from truelog.schema.loading.events import load_events
 from truelog.schema.record_validation import AMBIGUOUS_REASON
 
 FAR = timedelta(days=4_000_000)

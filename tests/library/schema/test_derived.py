@@ -14,7 +14,7 @@ from tests.house.tree import PROJECT
 from tests.library.hostile import THING
 from truelog.schema import derived, event_version
 from truelog.schema.derived import Derivation, Derived
-from truelog.schema.event import load_event, load_events
+from truelog.schema.loading.events import load_event, load_events
 from truelog.support.errors import BadDeclaration
 
 DOCS = PROJECT / "docs/urls.md"

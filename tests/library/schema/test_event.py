@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from truelog.schema.event import EVENTS, Event, load_event, load_events, load_proposals
+from truelog.schema.event import Event
+from truelog.schema.loading.events import EVENTS, load_event, load_events, load_proposals
 from truelog.support.errors import BadDeclaration
 
 HEAD = """

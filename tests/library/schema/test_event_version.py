@@ -16,8 +16,9 @@ from tests.library.hostile import THING
 from truelog.schema import event_version
 from truelog.schema.decode import decode
 from truelog.schema.derived import Derived
-from truelog.schema.event import FUTURE_LIMIT, Event, EventType, Topic, load_events
+from truelog.schema.event import FUTURE_LIMIT, Event, EventType, Topic
 from truelog.schema.event_version import Cut, EventHistory, UsedVersions
+from truelog.schema.loading.events import load_events
 from truelog.support.errors import BadDeclaration
 
 BROKER = datetime(2026, 11, 1, tzinfo=UTC)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 from pydantic import Field
 
-from truelog.schema.event import Event, EventType, Topic, load_events
+from truelog.schema.event import Event, EventType, Topic
+from truelog.schema.loading.events import load_events
 from truelog.schema.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality, QualityMetric, quality_metric
 from truelog.support.errors import BadDeclaration
 

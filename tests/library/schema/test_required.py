@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from truelog.schema import event_version
 from truelog.schema.decode import decode, decode_others
-from truelog.schema.event import EventType, load_event, load_events
+from truelog.schema.event import EventType
 from truelog.schema.event_version import Cut, EventHistory
+from truelog.schema.loading.events import load_event, load_events
 from truelog.schema.required import first_missing
 from truelog.support.errors import BadDeclaration
 

@@ -1,7 +1,7 @@
 """`docs/searches.md` lists what searches may name, and the limits of a query."""
 
 from searches.sources import SOURCES
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.searches import query
 from truelog.support.settings import PROJECT
 

@@ -18,7 +18,8 @@ from truelog.kernel.apply_batch import EventRange
 from truelog.kernel.log_guard import LogGuard
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.schema.event import EventType, load_events
+from truelog.schema.event import EventType
+from truelog.schema.loading.events import load_events
 from truelog.streaming.batch_files import BatchFiles
 from truelog.streaming.portions import Portions
 from truelog.support.settings import KafkaUser, Settings

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from truelog import First, Latest, Max, Sum, View, latest
 from truelog.log import records
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.spark.session import small_session
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.compiler import compile_view

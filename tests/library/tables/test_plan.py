@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from truelog.log import records
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.tables import plan
 from truelog.tables.plan import empty_frame
 

@@ -11,7 +11,7 @@ import pytest
 
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.decode import decode
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.traffic import community
 from truelog.traffic.generator import generate
 

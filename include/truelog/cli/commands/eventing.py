@@ -99,7 +99,7 @@ def _histories() -> dict[str, Any]:
 
 
 def _is_removed(event: str) -> bool:
-    from truelog.schema.event import event_names
+    from truelog.schema.loading.events import event_names
 
     return event not in event_names(Settings().events_folder)
 

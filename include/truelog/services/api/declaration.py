@@ -1,4 +1,7 @@
-"""The API, which answers questions of applications about views, and tells them their changes."""
+"""The API, which answers questions of applications about views, and tells them their changes.
+
+A new route is listed here. `application.py` gives it a function of `questions.py`, which answers it.
+"""
 
 from truelog.services.declaration import HEALTH, Http, Route, Service
 from truelog.storage.api_key import Role

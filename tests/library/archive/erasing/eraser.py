@@ -5,7 +5,7 @@ import sys
 from truelog.archive.erasing.erase import ArchiveEraser
 from truelog.archive.table import open_catalog
 from truelog.erasure.erasure import Erasure, Erasures
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 
 

@@ -21,7 +21,7 @@ from truelog.archive.erasing import erase
 from truelog.archive.erasing.erase import ArchiveEraser
 from truelog.archive.table import Progress, ensure_table, erased_counts, open_catalog
 from truelog.erasure.ledger import CoveredDay
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.builders.event_types import an_event_type
 from tests.command import answer, truelog
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders.event_types import an_event_type
 from tests.command import answer, truelog
-from truelog.schema.event import load_events
+from truelog.schema.loading.events import load_events
 from truelog.storage import audit_trail
 from truelog.storage.api_key import KeyRing, Page, Role
 from truelog.storage.database import connect

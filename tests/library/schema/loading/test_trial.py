@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from truelog.schema.event import load_proposals
 from truelog.schema.loading import trial, trial_process
+from truelog.schema.loading.events import load_proposals
 
 GOOD = """
 from truelog import Event, Topic

@@ -20,7 +20,8 @@ from tests.scenes.declared import copy_events
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.decode import decode
-from truelog.schema.event import FUTURE_LIMIT, load_events
+from truelog.schema.event import FUTURE_LIMIT
+from truelog.schema.loading.events import load_events
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings

@@ -1,51 +1,24 @@
 """Live push on real tables: the rows at a number and then each change, without a gap or a repetition."""
 
-import asyncio
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from random import Random
 
 import pytest
 
-from tests.builders.erasures import forget_erasures, lacks
 from tests.builders.notifications import without_its_file
 from tests.builders.outputs import another_history, older
 from tests.deadline import until
-from tests.library.relay.published import EXACT, Published, declared, deployed
+from tests.library.relay.published import EXACT, Published, declared
 from tests.library.services.api.streaming import Served, serving
 from truelog.relay.view_feed import ViewFeed
 from truelog.services.api.changes import outbox as api_outbox
 from truelog.services.api.changes import stream, subscriber, tail
-from truelog.services.api.changes.filter import Filter
-from truelog.services.api.changes.outbox import Prepared
-from truelog.services.api.changes.place import Place
-from truelog.services.api.changes.subscriber import Subscriber
-from truelog.services.api.rows.catalogue import Relation
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.tables import deploy
 from truelog.tables.output import outbox
-
-
-@pytest.fixture(scope="module")
-def connection(postgresql: Settings) -> Iterator[Connection]:
-    with connect(postgresql, autocommit=True) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def api(postgresql: Settings, connection: Connection) -> Iterator[Served]:
-    with serving(postgresql) as served:
-        yield served
-
-
-@pytest.fixture
-def view(postgresql: Settings, connection: Connection) -> Iterator[Published]:
-    made = deployed(postgresql, connection)
-    yield made
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
 
 
 def begin_again(view: Published) -> None:
@@ -160,54 +133,6 @@ def test_a_place_that_is_gone_begins_again_with_the_rows(api: Served, view: Publ
             assert told.rows == view.rows()
 
 
-def require_forgotten(api: Served, view: Published) -> None:
-    tail = api.subscriptions._tails[view.compiled.name]
-    if tail.begin.number < view.number() - 1:
-        raise ServiceDown(f"the steps behind {tail.begin.number} are kept")
-
-
-def test_what_an_erasure_has_trimmed_is_not_served_from_memory(api: Served, view: Published) -> None:
-    """A client that comes back to a place before the erasure begins again, while another client follows the view."""
-    view.change({"p1": "1"})
-    with api.following(view.compiled.name) as told:
-        told.next()
-        before = told.place
-        view.change({"xanthippe": "7"})
-        view.change({}, "xanthippe")
-        view.change({"p1": "2"})  # as `pass_by` puts another row behind the removal
-        told.read_to(view.number() - 1)
-        after = told.place
-        told.read_to(view.number())
-        ViewFeed(view.settings, view.connection, view.compiled.name, 1).trim(view.number(), at_once=True)
-        until(lambda: require_forgotten(api, view), 20, "the API to forget")
-        with api.following(view.compiled.name, after=before) as later:
-            first, second = later.next(), later.next()
-            assert first is not None
-            assert second is not None
-            assert (first.name, second.name) == ("resync", "rows")
-            assert "xanthippe" not in str(second.data)
-        with api.following(view.compiled.name, after=after) as later:
-            last = later.next()
-            assert last is not None
-            assert (last.name, last.data["number"]) == ("change", view.number())
-        assert "xanthippe" not in str(vars(api.subscriptions._tails[view.compiled.name])["_steps"])
-
-
-def test_a_subscriber_that_has_not_taken_a_trimmed_step_begins_again() -> None:
-    async def taken() -> list[bytes | None]:
-        found = Subscriber(Prepared(Filter(Relation("sales", ("product",), {}, {}), ()), (), ()))
-        found.begin(Place(1, 3, "of 3"), [(Place(1, 3, "of 3"), b"xanthippe")])
-        found.put(Place(1, 4, "of 4"), b"the removal")
-        found.forget_before(3, "gone")
-        found.forget_before(4, "gone")
-        return [await found.take(0.0), await found.take(0.0)]
-
-    message, end = asyncio.run(taken())
-    assert message is not None
-    assert message.startswith(b"event: resync")
-    assert end is None
-
-
 def test_another_history_ends_a_subscriber_with_resync(api: Served, view: Published) -> None:
     def restored() -> None:
         another_history(view.connection)
@@ -240,22 +165,6 @@ def test_a_removed_view_ends_its_subscribers_and_says_so(api: Served, view: Publ
             end = told.next()
     assert end is not None
     assert (end.name, "another version of the view or none" in end.data["reason"]) == ("resync", True)
-
-
-def test_a_restored_database_that_lacks_erasures_is_not_followed(api: Served, view: Published) -> None:
-    view.change({"p1": "1"})
-    with api.following(view.compiled.name) as told:
-        told.next()
-        lacks(view.connection, 1)
-        end = told.next()
-        assert end is not None
-        assert (end.name, "held back" in end.data["reason"]) == ("resync", True)
-    refused = api.refused(view.compiled.name)
-    assert (refused.status_code, "truelog archive adopt" in refused.json()["detail"]) == (503, True)
-    forget_erasures(view.connection)
-    with api.following(view.compiled.name) as told:
-        told.next()
-        assert told.rows == view.rows()
 
 
 def test_an_empty_output_has_a_place_too(api: Served, view: Published) -> None:
