@@ -80,7 +80,8 @@ def read_range(consumer: Consumer, wanted: Range, wait: Callable[[], float]) -> 
 def _hidden(wanted: Range, position: int) -> str:
     return (
         f"{wanted.topic} {wanted.partition}: a transaction at {position} has not ended and hides the records below "
-        f"{wanted.end}. It ends when its sender starts again, or else after some minutes. Then try again."
+        f"{wanted.end}. It ends when its sender starts again, or else after some minutes. Then try again. "
+        "Otherwise, the log has lost these records."
     )
 
 

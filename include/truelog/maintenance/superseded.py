@@ -92,13 +92,14 @@ def drop_version(settings: Settings, connection: Connection, version: Version) -
     to drop the table of what they see.
     """
     row_diff.lock_comparisons(connection, version.table)
+    if _runs_again(connection, version):
+        return False
     tables = tables_of(connection, version.view, version.version)
     _drop_in_bucket(settings, tables)
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '5s'")
-            if read_value(connection, _RUNS, (version.view, version.version)):
-                log.warning("%s is not dropped, because an application runs it again", version.table)
+            if _runs_again(connection, version):
                 return False
             readable.drop(connection, tables)
             for table, (schema, suffix) in product(tables, _TABLES):
@@ -115,6 +116,13 @@ def drop_version(settings: Settings, connection: Connection, version: Version) -
         log.warning("%s cannot be dropped, because it is still in use: %s", version.table, error)
         return False
     return True
+
+
+def _runs_again(connection: Connection, version: Version) -> bool:
+    runs = bool(read_value(connection, _RUNS, (version.view, version.version)))
+    if runs:
+        log.warning("%s is not dropped, because an application runs it again", version.table)
+    return runs
 
 
 def _drop_in_bucket(settings: Settings, tables: Sequence[str]) -> None:
