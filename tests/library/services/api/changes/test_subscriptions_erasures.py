@@ -1,4 +1,4 @@
-"""What an erasure removes is not pushed any more, from memory either."""
+"""What an erasure removes is no longer pushed, from memory either."""
 
 import asyncio
 
