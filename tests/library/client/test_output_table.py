@@ -13,7 +13,7 @@ from truelog.client import output_table
 from truelog.client.errors import Unavailable
 from truelog.client.output_table import OutputTable
 from truelog.log import topics
-from truelog.relay import view_feed, view_outputs
+from truelog.relay import view_feed
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, KafkaUser, Settings
@@ -130,7 +130,7 @@ def test_a_reader_whose_next_record_was_deleted_begins_again(
 ) -> None:
     """As after `kafka-delete-records`, or after an unclean change of the leader. It goes on from there."""
     config = view_feed.OUTPUT_CONFIG | {"cleanup.policy": "compact,delete"}  # Kafka deletes no records without `delete`
-    monkeypatch.setattr(view_outputs, "OUTPUT_CONFIG", config)
+    monkeypatch.setattr(view_feed, "OUTPUT_CONFIG", config)
     view.change({"p1": "1", "p2": "1"})
     publish_all(view.settings)
     with opened(view) as table:
