@@ -5,6 +5,7 @@ from configparser import ConfigParser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import yaml
@@ -64,7 +65,8 @@ def test_folders_and_parallelism_are_settings(made: Settings, tmp_path: Path) ->
 
 def test_its_role_connects_to_its_own_database(made: Settings) -> None:
     password = made.airflow_password.get_secret_value()
-    uri = f"postgresql+psycopg://airflow:{password}@127.0.0.1:{made.database_port}/airflow"
+    limits = urlencode(made.tcp_limits())
+    uri = f"postgresql+psycopg://airflow:{password}@127.0.0.1:{made.database_port}/airflow?{limits}"
     database = parsed(made)["database"]
     assert database["sql_alchemy_conn"] == database["sql_alchemy_conn_async"] == uri
 

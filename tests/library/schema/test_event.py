@@ -186,7 +186,8 @@ def test_a_file_name_that_is_not_a_table_name_is_rejected(tmp_path: Path) -> Non
 
 
 def test_loading_events_does_not_load_spark() -> None:
-    code = "import sys; from truelog.schema.event import load_events; load_events(); sys.exit('pyspark' in sys.modules)"
+    load = "from truelog.schema.loading.events import load_events; load_events()"
+    code = f"import sys; {load}; sys.exit('pyspark' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
