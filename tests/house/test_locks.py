@@ -35,6 +35,7 @@ def test_no_two_locks_have_one_key() -> None:
         "hashtext('truelog.event_version')",
         "hashtext('truelog.erasure')",
         "hashtext('truelog.migrate')",
+        "hashtext('truelog.output')",
         "hashtextextended('truelog.replay', 0)",
         "hashtextextended(%s, 0)",
         "hashtextextended('launch ' || %s, 0)",

@@ -10,7 +10,7 @@ from truelog.storage.database import Connection, read_value
 _IS_READ = """
     SELECT EXISTS (
         SELECT FROM truelog.erasure_reading r JOIN pg_database d ON d.oid = r.database
-        WHERE d.datname = current_database() AND r.server_started = pg_postmaster_start_time()
+        WHERE d.datname = current_database() AND r.server_started = pg_postmaster_start_time() AND r.lacking = 0
     )
 """
 _RECORD = b"""
@@ -22,13 +22,24 @@ _RECORD = b"""
 
 
 def held_versions(connection: Connection) -> frozenset[tuple[str, int]]:
-    """The versions of views that are held back."""
-    rows = connection.execute("SELECT view, version FROM truelog.held").fetchall()
+    """The versions of views that relay and notifier hold back. The API holds them back for one more step."""
+    rows = connection.execute("SELECT view, version FROM truelog.held WHERE outputs_too").fetchall()
     return frozenset((str(view), int(str(version))) for view, version in rows)
 
 
+def held_views(connection: Connection) -> frozenset[str]:
+    """The views whose version that readers see is held back by relay and notifier."""
+    rows = connection.execute(
+        "SELECT view FROM truelog.held JOIN truelog.deployed USING (view, version) WHERE outputs_too"
+    ).fetchall()
+    return frozenset(str(view) for (view,) in rows)
+
+
 def is_read(connection: Connection) -> bool:
-    """Whether the ledger was compared with the topic since the server has started with this database."""
+    """Whether the ledger was compared with the topic since the server has started with this database, and is complete.
+
+    If it lacks erasures, another comparison is due: the process that adds them may have been faster than the last one.
+    """
     return bool(read_value(connection, _IS_READ))
 
 

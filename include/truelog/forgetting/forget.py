@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import psycopg
+
 from truelog.archive.audit import faults
 from truelog.archive.audit_evidence import run_audit
 from truelog.batch import partials
@@ -51,8 +53,8 @@ class Forgetting:
     doer: str
     changed: Counter[str] = field(default_factory=Counter)  # rows, by view
 
-    def run(self) -> None:
-        """Perform the steps that are not finished yet.
+    def run(self, last: Step = Step.PROVED) -> None:
+        """Perform the steps up to `last` that are not finished yet.
 
         Raises:
             NotForgotten, ArchiveBehind: a step cannot be finished yet.
@@ -72,7 +74,7 @@ class Forgetting:
         }
         finished = ledger.step_of(self.connection, self.erasure)
         for step, perform in steps.items():
-            if step > finished:
+            if finished < step <= last:
                 log.info("erasure %s: step %d of %d, %s", self.erasure.id, step, len(Step), step.name.lower())
                 perform()
                 fault_points.reach(f"forget.{step.name.lower()}")
@@ -272,24 +274,28 @@ def perform_all(
 ) -> list[Forgotten]:
     """Perform erasures one after the other. One that cannot be finished yet does not hold back the next one.
 
+    All reach VIEWS before one goes on: after a restore, the relay publishes no view that lacks one of the erasures, and
+    COPIES waits for the relay.
+
     Raises: the error of the erasure that failed; if several failed, NotForgotten with all reasons.
     """
-    done, failed = list[Forgotten](), list[TruelogError]()
-    for each in erasures:
-        forgetting = Forgetting(context, connection, each, doer)
-        try:
-            forgetting.run()
-        except TruelogError as error:
-            log.error("erasure %s is not finished: %s", each.id, error)
-            failed.append(error)
-        else:
-            [entry] = [entry for entry in ledger.entries(connection) if entry.erasure.id == each.id]
-            done.append(Forgotten(entry, forgetting.changed))
+    running, failed = [Forgetting(context, connection, each, doer) for each in erasures], list[Exception]()
+    for last in (Step.VIEWS, Step.PROVED):
+        for each in tuple(running):
+            try:
+                each.run(last)
+            except (TruelogError, psycopg.Error) as error:
+                log.error("erasure %s is not finished: %s", each.erasure.id, error)
+                if connection.closed:
+                    raise  # the lock of erasures is gone with the session
+                failed.append(error)
+                running.remove(each)
     if len(failed) == 1:
         raise failed[0]
     if failed:
         raise NotForgotten(f"{len(failed)} erasures are not finished: {'; '.join(map(str, failed))}")
-    return done
+    entries = {entry.erasure.id: entry for entry in ledger.entries(connection)}
+    return [Forgotten(entries[each.erasure.id], each.changed) for each in running]
 
 
 def _failed(compiled: CompiledView, error: Exception) -> ErasedView:

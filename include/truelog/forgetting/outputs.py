@@ -10,20 +10,25 @@ may name the person too. As soon as the relay has published these rows and one m
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from truelog.erasure import ledger
+import psycopg
+
+from truelog.erasure import hold, ledger
 from truelog.erasure.erasure import Erasure
 from truelog.forgetting.request import made_versions
+from truelog.lag.output_lag import RESYNC
 from truelog.log import output_topic, topics
 from truelog.maintenance.notifier_place import place_of_notifier, unnoticed
 from truelog.relay.place import read_places
 from truelog.relay.view_feed import ViewFeed, topic_of
 from truelog.schema.names import OUTPUT
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, allow_pauses, connect, read_value
+from truelog.storage.locks import Locks
 from truelog.support.errors import NotForgotten, ServiceDown, TopicRefused
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
@@ -31,6 +36,8 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import outbox
 
 _RELAY_SECONDS = 60.0
+_LOCK_TIMEOUT = "5s"
+_TROUBLE = "SELECT trouble FROM truelog.output WHERE (view, version) = (%s, %s)"
 _LOOK_SECONDS = 60.0  # between the looks of the relay for quiet topics, and of Kafka for topics to compact
 _TOPIC = re.compile(rf"{re.escape(OUTPUT)}(?P<view>[a-z][a-z0-9_]*)\.v(?P<version>[0-9]{{1,9}})")
 
@@ -39,10 +46,12 @@ def forget_published(settings: Settings, connection: Connection, views: Sequence
     """Wait until the outputs of these views are published, and delete what the outbox has of them.
 
     Raises:
-        NotForgotten: the relay does not publish them, or the notifier does not read them, within a minute.
+        NotForgotten: the relay does not publish them, or the notifier does not read them, within a minute. Or another
+            erasure holds one of them back, or one needs a resync, as after a restore.
     """
     published = [_Output(settings, connection, each) for each in views if each.view.publish]
     outputs = [each for each in published if each.feed.beginning() is not None]
+    _require_not_held(connection, outputs)
     try:
         for step in (_Output.pass_by, _Output.require_passed):
             for each in outputs:
@@ -51,6 +60,16 @@ def forget_published(settings: Settings, connection: Connection, views: Sequence
         raise NotForgotten(f"{down}. Start the services `relay` and `notifier`, then repeat the command.") from down
     for each in outputs:
         each.feed.trim(each.last, at_once=True)  # the notifier may not have read what came after it
+
+
+def _require_not_held(connection: Connection, outputs: Sequence["_Output"]) -> None:
+    """Raise NotForgotten if the relay would not publish an output, which it does only when no erasure holds it back."""
+    held = hold.held_versions(connection)
+    if names := sorted(each.compiled.name for each in outputs if (each.feed.view, each.feed.version) in held):
+        raise NotForgotten(
+            f"{', '.join(names)} is held back after a restore by another erasure. Finish that one first: see "
+            "`truelog erasures list`, and `truelog status` if it is not there."
+        )
 
 
 def unwritten(settings: Settings, connection: Connection, erasure: Erasure) -> list[str]:
@@ -70,16 +89,34 @@ def unwritten(settings: Settings, connection: Connection, erasure: Erasure) -> l
 def delete_unwritten(settings: Settings, connection: Connection, erasure: Erasure) -> None:
     """Delete the output topics that no view writes now. The ledger names them first.
 
-    A view that publishes again later begins with its whole table. None does so meanwhile.
+    A view that publishes again later begins with its whole table. None does so meanwhile, and merges go on.
+
+    Raises:
+        NotForgotten: an output begins at this moment, which may take long for a large table.
     """
     if not unwritten(settings, connection, erasure):
-        return  # the lock would make merges wait
+        return
+    try:
+        with _no_beginning(connection):
+            if names := unwritten(settings, connection, erasure):
+                with connect(settings, autocommit=True) as at_once:
+                    ledger.record_deleted(at_once, erasure, names)
+                output_topic.delete_topics(settings, KafkaUser.ERASER, names)
+    except psycopg.errors.LockNotAvailable as error:
+        raise NotForgotten(
+            "the output of a view begins at this moment, and topics of outputs are to be deleted. Repeat the command "
+            "in some minutes."
+        ) from error
+
+
+@contextmanager
+def _no_beginning(connection: Connection) -> Iterator[None]:
+    """A transaction in which no output begins. Beginnings queue behind it, so it does not wait for long."""
     with connection.transaction():
-        connection.execute("LOCK TABLE truelog.output IN SHARE MODE")
-        if names := unwritten(settings, connection, erasure):
-            with connect(settings, autocommit=True) as at_once:
-                ledger.record_deleted(at_once, erasure, names)
-            output_topic.delete_topics(settings, KafkaUser.ERASER, names)
+        allow_pauses(connection)  # Kafka may need longer than a session may be idle
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'".encode())
+        connection.execute(f"SELECT pg_advisory_xact_lock({Locks.OUTPUTS})")
+        yield
 
 
 def compacted_at(
@@ -141,6 +178,14 @@ class _Output:
             raise ServiceDown("some rows are not published, or the notifier has not read them, yet")
 
     def read(self) -> int:
-        """The number of the last row that is published, and that the notifier has read if it follows this version."""
+        """The number of the last row that is published, and that the notifier has read if it follows this version.
+
+        Raises:
+            NotForgotten: the relay cannot go on.
+        """
+        trouble = str(read_value(self.connection, _TROUBLE, (self.feed.view, self.feed.version)) or "")
+        if trouble.startswith(RESYNC):
+            view = self.feed.view
+            raise NotForgotten(f"{view} needs `truelog output resync {view}`. Then repeat the command. {trouble}")
         place, notified = self.place(), place_of_notifier(self.connection, self.feed.view, self.feed.version)
         return place if notified is None else min(place, notified)

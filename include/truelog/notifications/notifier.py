@@ -26,7 +26,7 @@ def look(settings: Settings, connection: Connection) -> int:
     for rule in rules:
         by_view[rule.view].append(rule)
     source.close_others(connection, by_view)
-    held = {view for view, _ in hold.held_versions(connection)}
+    held = hold.held_views(connection)
     found = [_look_at(settings, connection, *each) for each in sorted(by_view.items()) if each[0] not in held]
     if None not in found:
         rulebook.record_look(connection)

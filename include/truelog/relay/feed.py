@@ -47,5 +47,5 @@ class Feed(Protocol):
     def next_rows(self, number: int) -> Sequence[Row]:
         """The rows from this number on that one transaction publishes: all of them, or none."""
 
-    def trim(self, number: int) -> None:
+    def trim(self, number: int) -> object:
         """Remove rows before this number, which are published. The feed may keep them for other readers."""

@@ -45,7 +45,10 @@ _ROWS = """
 _TRIM = """
     WITH gone AS (
         DELETE FROM truelog.output_step WHERE view = %(view)s AND version = %(version)s AND last < %(number)s
-            AND made_at < now() - %(kept)s::interval
+            AND last IN (
+                SELECT last FROM truelog.output_step WHERE view = %(view)s AND version = %(version)s
+                ORDER BY last LIMIT %(steps)s::bigint
+            ) AND made_at < now() - %(kept)s::interval
             AND (made_at < now() - %(longest)s::interval OR NOT EXISTS (
                 SELECT FROM truelog.notification_place p
                 WHERE (p.view, p.version) = (output_step.view, output_step.version) AND p.number < output_step.last
@@ -120,10 +123,15 @@ class ViewFeed:
         removed = self._unknown_keys(stored) if stored and beginning and beginning.number == number else ()
         return [self._row(each) for each in (*removed, *stored)]
 
-    def trim(self, number: int, *, at_once: bool = False) -> None:
-        """Delete published rows before this number. Only with `at_once`, delete rows that readers may still need."""
+    def trim(self, number: int, *, at_once: bool = False, steps: int | None = None) -> int:
+        """Delete published rows before this number, and return how many there were.
+
+        at_once: also delete rows that readers may still need.
+        steps: of how many transactions at most; None for all.
+        """
         kept, longest = ("0", "0") if at_once else (_KEPT, _KEPT_FOR_NOTIFIER)
-        self._connection.execute(_TRIM, self._own | {"number": number, "kept": kept, "longest": longest})
+        given = {"number": number, "kept": kept, "longest": longest, "steps": steps}
+        return self._connection.execute(_TRIM, self._own | given).rowcount
 
     @property
     def _own(self) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class ViewOutputs:
         """The number of the last row of each output that is not held back after a restore."""
         query = (
             "SELECT view, version, number FROM truelog.output o WHERE beginning IS NOT NULL AND NOT EXISTS ("
-            "SELECT FROM truelog.held h WHERE (h.view, h.version) = (o.view, o.version)) ORDER BY view, version"
+            "SELECT FROM truelog.held h WHERE outputs_too AND (h.view, h.version) = (o.view, o.version)) ORDER BY 1, 2"
         )
         return {(str(view), int(str(v))): int(str(n)) for view, v, n in self.connection.execute(query).fetchall()}
 

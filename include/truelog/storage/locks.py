@@ -14,6 +14,7 @@ class Locks(StrEnum):
     EVENT_VERSIONS = "hashtext('truelog.event_version')"
     ERASURES = "hashtext('truelog.erasure')"  # one erasure at a time
     MIGRATION = "hashtext('truelog.migrate')"
+    OUTPUTS = "hashtext('truelog.output')"  # shared by beginnings of outputs; alone, to delete topics without an output
     REPLAY = "hashtextextended('truelog.replay', 0)"
     APPLICATION = "hashtextextended(%s, 0)"  # held with the lease; `views.sql` looks for it
     LAUNCH = "hashtextextended('launch ' || %s, 0)"  # the start and the stop of an application

@@ -1,23 +1,27 @@
 """The outbox forgets the keys and rows of a person as soon as they are published. Readers of the topic miss nothing."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from psycopg.errors import LockNotAvailable
 
-from tests.builders.erasures import an_erasure, forget_erasures
+from tests.builders.erasures import an_erasure, forget_erasures, lacks
 from tests.builders.notifications import (
     forget_place,
     notifier_is_at,
     notifier_is_at_the_end,
     the_notifier_has_read,
 )
+from tests.builders.outputs import another_history
 from tests.deadline import until
 from tests.library.forgetting.byte_search import places_with
 from tests.library.forgetting.relayed import relayed
-from tests.library.relay.published import Published, declared, deployed
+from tests.library.relay.published import Published, declared, deployed, publish_all
 from tests.library.relay.read_topic import records
 from truelog.erasure import ledger
 from truelog.erasure.erasure import Erasure
@@ -26,16 +30,17 @@ from truelog.erasure.subject import Subject, secret_check
 from truelog.forgetting import outputs
 from truelog.forgetting.outputs import delete_unwritten, forget_published
 from truelog.forgetting.receipt import receipt_of
-from truelog.log import topics
+from truelog.log import output_topic, topics
 from truelog.log.output_topic import create_topic, delete_topics
 from truelog.log.positions import Positions
 from truelog.relay import view_feed, view_outputs
 from truelog.relay.place import read_places
 from truelog.relay.view_feed import OUTPUT_CONFIG
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect
 from truelog.support.errors import NotForgotten, ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 from truelog.tables import deploy
+from truelog.tables.output import outbox
 
 PERSON = "xanthippe-4711"
 
@@ -207,6 +212,50 @@ def test_the_output_of_a_version_that_is_gone_is_deleted(platform: Settings, con
     delete_unwritten(platform, connection, an_entry("tweet").erasure)
     assert {"view.gone.v3", foreign} & topics.existing_topics(topics.client(platform)) == {foreign}
     delete_topics(platform, KafkaUser.ERASER, [foreign])
+
+
+def test_merges_go_on_while_topics_are_deleted_and_no_output_begins(
+    platform: Settings, view: Published, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, erasure, seen = "view.gone.v4", an_entry("tweet").erasure, list[list[str]]()
+    create_topic(platform, KafkaUser.RELAY, gone, {})
+    monkeypatch.setattr(outputs, "_LOCK_TIMEOUT", "200ms")
+    with connect(platform, autocommit=True) as other:
+        elsewhere = replace(view, connection=other)
+        other.execute("SET lock_timeout = '200ms'")
+
+        def delete_meanwhile(*given: Any) -> None:
+            elsewhere.change({"p1": "1"})
+            with pytest.raises(LockNotAvailable), other.transaction():
+                outbox.begin(other, view.compiled)
+            seen.append(given[2])
+            delete_topics(*given)
+
+        monkeypatch.setattr(output_topic, "delete_topics", delete_meanwhile)
+        with other.transaction():
+            outbox.begin(other, view.compiled)
+            with pytest.raises(NotForgotten, match="begins at this moment"):
+                delete_unwritten(platform, connection, erasure)
+        delete_unwritten(platform, connection, erasure)
+    assert seen == [[gone]]
+    assert gone not in topics.existing_topics(topics.client(platform))
+
+
+def test_an_output_that_another_erasure_holds_back_is_not_waited_for(view: Published, connection: Connection) -> None:
+    lacks(connection, 1)
+    with pytest.raises(NotForgotten, match="held back after a restore"):
+        forget_published(view.settings, connection, [view.compiled])
+    forget_erasures(connection)
+
+
+def test_an_output_that_needs_a_resync_is_not_waited_for(platform: Settings, view: Published) -> None:
+    """As after a restore. The error names the command that helps."""
+    view.change({PERSON: "7"})
+    publish_all(platform)
+    another_history(view.connection)
+    view.change({}, PERSON)
+    with relayed(platform), pytest.raises(NotForgotten, match=f"truelog output resync {view.compiled.name}"):
+        forget_published(platform, view.connection, [view.compiled])
 
 
 def test_the_receipt_says_by_when_an_output_is_compacted(platform: Settings, view: Published) -> None:

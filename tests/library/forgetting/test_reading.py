@@ -2,7 +2,7 @@
 
 import uuid
 
-from tests.builders.erasures import forget_erasures, never_read
+from tests.builders.erasures import forget_erasures, lacks, never_read
 from tests.library.relay.published import Published, declared, deployed, publish_all
 from truelog.control import event_registry
 from truelog.erasure import hold, ledger
@@ -65,4 +65,14 @@ def test_the_topic_is_read_once_for_each_start_of_postgresql(platform: Settings,
     never_read(connection)
     reading.read_once(platform)
     assert hold.lacking(connection) >= 1
+    forget_erasures(connection)
+
+
+def test_a_late_result_is_corrected(platform: Settings, connection: Connection) -> None:
+    """A process that has counted before the erasures were adopted writes its result after that."""
+    an_erasure_in_the_log(platform)
+    assert restore_ledger(platform) >= 1
+    lacks(connection, 3)
+    reading.read_once(platform)
+    assert hold.lacking(connection) == 0
     forget_erasures(connection)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
+from tests.builders.erasures import forget_erasures, lacks
 from tests.builders.outputs import another_history, older, the_relay_looked
 from tests.command import answer
 from tests.library.open_transaction import open_transaction
@@ -226,6 +227,58 @@ def test_a_relay_that_stays_down_does_not_fill_the_outbox(
     publish(platform)
     table, numbers = view.read()
     assert (table, numbers) == (view.rows(), [1, 2, 13, 14])
+
+
+def test_the_outbox_of_a_view_that_is_held_back_is_bounded(platform: Settings, view: Published) -> None:
+    """The relay works, and publishes nothing of it."""
+    limited = platform.model_copy(update={"outbox_rows": 2})
+    the_relay_looked(view.connection, timedelta(0))
+    for number in range(4):
+        view.change({"p1": str(number)})
+    outbox_limit.keep(limited)
+    assert len(view.outbox()) == 4
+    lacks(view.connection, 1)
+    outbox_limit.keep(limited)
+    assert [number for number, _, _ in view.outbox()] == [3, 4]
+    assert trouble(view).startswith("resync: ")
+    forget_erasures(view.connection)
+
+
+def test_a_beginning_over_the_limit_is_kept_whole(platform: Settings, view: Published) -> None:
+    """Only what has really left the outbox needs a resync. Then it leaves, too, in portions."""
+    limited = platform.model_copy(update={"outbox_rows": 2})
+    view.change_unpublished({f"p{number}": "1" for number in range(4)})
+    with view.connection.transaction():
+        merge.lock(view.connection, view.compiled)
+        outbox.begin(view.connection, view.compiled)
+    the_relay_looked(view.connection, timedelta(seconds=40))
+    outbox_limit.keep(limited)
+    assert (len(view.outbox()), trouble(view)) == (4, "")
+    view.change({"p1": "2", "p2": "2"})
+    outbox_limit.keep(limited)
+    assert [number for number, _, _ in view.outbox()] == [5, 6]
+    assert trouble(view).startswith("resync: ")
+
+
+def test_an_output_that_cannot_be_limited_does_not_hold_back_the_next(
+    platform: Settings, view: Published, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows leave one transaction at a time, so a statement ends in time."""
+    monkeypatch.setattr(outbox_limit, "_PATIENCE", "SET statement_timeout = '300ms'")
+    monkeypatch.setattr(outbox_limit, "_STEPS", 1)
+    limited = platform.model_copy(update={"outbox_rows": 1})
+    locked, other = sorted((view, deployed(platform, connection)), key=lambda each: each.compiled.name)
+    for each in (locked, other):
+        for number in range(4):
+            each.change({"p1": str(number)})
+    the_relay_looked(connection, timedelta(seconds=40))
+    with connect(platform) as holder:
+        holder.execute("SELECT FROM truelog.outbox WHERE view = %s FOR UPDATE", (locked.compiled.name,))
+        outbox_limit.keep(limited)
+    assert [len(each.outbox()) for each in (locked, other)] == [4, 1]
+    assert trouble(locked) == ""
+    deploy.deploy_table(connection, declared(other.compiled.name, publish=False))
+    deploy.deploy_table(connection, declared(locked.compiled.name, publish=False))
 
 
 def test_only_a_published_output_begins_again(

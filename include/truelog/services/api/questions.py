@@ -187,7 +187,7 @@ class Questions:
         """The rows as of an earlier time, once a job has rebuilt them."""
         most = max(self._settings.api_past_rows, self._settings.api_rows)
         wanted = question_of(known, whole, asked, most)
-        await require_not_held(self._reads.pool, known.view)  # answers are stored
+        await require_not_held(self._reads.pool, known.view, known.version)  # answers are stored
         if asked.cursor:
             found, page = await self._past.follow(wanted, cursor_of(asked.cursor, wanted), whole.limit)
         else:

@@ -546,7 +546,7 @@ CREATE TABLE truelog.erasure (
     deleted_topics text[] NOT NULL DEFAULT '{}'
         CHECK (array_to_string(deleted_topics, ' ') ~ '^(view\.[a-z][a-z0-9_]*\.v[0-9]+ ?)*$')
 );
-CREATE INDEX erasure_adopted ON truelog.erasure (id) WHERE adopted AND step < 8;
+CREATE INDEX erasure_adopted ON truelog.erasure (id) WHERE adopted AND step < 9;
 COMMENT ON TABLE truelog.erasure IS 'The ledger of erasures: one row for each, with its last finished step. adopted: a backup was restored after it';
 
 CREATE TABLE truelog.erasure_reading (

@@ -99,18 +99,22 @@ $$;
 CREATE OR REPLACE VIEW truelog.held AS
 SELECT v.view, v.version, CASE
     WHEN r.unread THEN 'this database was restored, and lacks erasures of the log: run `truelog archive adopt`'
-    ELSE 'this database was restored, and an erasure is not performed again yet: run `truelog erasures adopt`' END AS reason
+    ELSE 'this database was restored, and an erasure is not performed again yet: run `truelog erasures adopt`' END AS reason,
+    r.unread OR EXISTS (  -- whose step VIEWS is not finished: the step COPIES needs relay and notifier
+        SELECT FROM truelog.erasure e JOIN truelog.erasure_end x ON x.erasure = e.id
+        WHERE e.adopted AND e.step < 8 AND x.topic = ANY(v.reads)
+    ) AS outputs_too
 FROM truelog.view v CROSS JOIN (
     SELECT EXISTS (
         SELECT FROM truelog.erasure_reading
         WHERE lacking > 0 OR database <> (SELECT oid FROM pg_database WHERE datname = current_database())
     ) AS unread
 ) r
-WHERE r.unread OR EXISTS (  -- whose step VIEWS is not finished
+WHERE r.unread OR EXISTS (  -- whose step COPIES is not finished
     SELECT FROM truelog.erasure e JOIN truelog.erasure_end x ON x.erasure = e.id
-    WHERE e.adopted AND e.step < 8 AND x.topic = ANY(v.reads)
+    WHERE e.adopted AND e.step < 9 AND x.topic = ANY(v.reads)
 );
-COMMENT ON VIEW truelog.held IS 'The versions of views that API, relay and notifier hold back after a restore, because erasures since the backup are missing';
+COMMENT ON VIEW truelog.held IS 'The versions of views that the API holds back after a restore, because erasures since the backup are missing. Relay and notifier hold back only those with `outputs_too`';
 GRANT SELECT ON truelog.held TO PUBLIC;  -- as for truelog.answer
 
 CREATE OR REPLACE VIEW truelog.answer AS

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from truelog.log.positions import Range
 from truelog.storage.database import Connection, read_value
+from truelog.storage.locks import Locks
 from truelog.tables import kinds
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import changes
@@ -61,9 +62,13 @@ def settle(connection: Connection, compiled: CompiledView) -> None:
 
 
 def begin(connection: Connection, compiled: CompiledView) -> None:
-    """Begin a view's output with its whole table, in a transaction that holds the lock of the view's row."""
+    """Begin a view's output with its whole table, in a transaction that holds the lock of the view's row.
+
+    It waits while an erasure deletes the topics that no view writes.
+    """
+    connection.execute(f"SELECT pg_advisory_xact_lock_shared({Locks.OUTPUTS})")
+    _forget(connection, *_version(compiled))  # first, as the limit of the outbox does: it marks the output afterwards
     connection.execute(_BEGIN, _version(compiled))
-    _forget(connection, *_version(compiled))
     changes.forget(connection, compiled.own)
     _record(connection, compiled, changes.all_rows(compiled.own))
 
@@ -126,9 +131,9 @@ def _record(
 
 
 def _forget(connection: Connection, view: str, version: int) -> None:
-    """Delete the rows of the outbox."""
-    connection.execute("DELETE FROM truelog.outbox WHERE (view, version) = (%s, %s)", (view, version))
+    """Delete the rows of the outbox, in the order of `ViewFeed.trim`. Another order could end in a deadlock."""
     connection.execute("DELETE FROM truelog.output_step WHERE (view, version) = (%s, %s)", (view, version))
+    connection.execute("DELETE FROM truelog.outbox WHERE (view, version) = (%s, %s)", (view, version))
 
 
 def _last_number(connection: Connection, compiled: CompiledView) -> int:

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from tests.builders.erasures import forget_erasures, lacks, restored_from_a_dump
 from tests.library.services.api.asking import Asking
 from tests.library.services.api.shop_views import PRODUCTS, sell
+from truelog.erasure import ledger
+from truelog.erasure.erasure import Erasure
+from truelog.erasure.ledger import Step
+from truelog.erasure.subject import Subject, secret_check
+from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 
 ROWS = f"/views/{PRODUCTS}/rows"
@@ -44,4 +50,19 @@ def test_no_rows_are_served_while_erasures_are_missing(deployed: Connection, api
         assert "run `truelog archive adopt`" in refused.json()["detail"]
         assert "red shoes" not in refused.text
     lacks(deployed, 0)
+    assert api.get(ROWS).json()["rows"]
+
+
+def test_no_rows_are_served_before_what_the_api_keeps_is_without_the_person(deployed: Connection, api: Asking) -> None:
+    """The step COPIES drops stored answers and earlier changes."""
+    subjects, ends = (
+        frozenset({Subject.of(b"secret", "visitor_id", "ann")}),
+        Positions({"search": {0: 1}}, {"search": "an-id"}),
+    )
+    erasure = Erasure(UUID(int=7), subjects, {"search": ("visitor_id",)}, ends, secret_check(b"secret"))
+    ledger.restore(deployed, erasure, Step.VIEWS, adopted=True)
+    for path, asked in PATHS:
+        refused = api.get(path, **asked)
+        assert (refused.status_code, "run `truelog erasures adopt`" in refused.json()["detail"]) == (503, True), path
+    ledger.finish(deployed, erasure, Step.COPIES)
     assert api.get(ROWS).json()["rows"]

@@ -21,7 +21,8 @@ class Subscriber:
         self.prepared = prepared
         self.place: Place | None = None  # up to which everything is sent, or in the queue
         self._queue = deque[Message]()
-        self._bytes, self._most = 0, MOST_BYTES
+        self._bytes, self._most = 0, MOST_BYTES  # in the queue, and how many may be
+        self._first = 0  # messages of the beginning that are still in the queue
         self._ended: bytes | None = None
         self._woken = asyncio.Event()
 
@@ -30,7 +31,7 @@ class Subscriber:
         first, behind = list(messages), [each for each in self._queue if each[0].number > place.number]
         self._queue = deque([*first, *behind])
         self._bytes = sum(len(message) for _, message in self._queue)
-        self._most += sum(len(message) for _, message in first)
+        self._most, self._first = MOST_BYTES + sum(len(message) for _, message in first), len(first)
         self.place = behind[-1][0] if behind else place
         self._woken.set()
 
@@ -78,6 +79,8 @@ class Subscriber:
         if self._queue:
             _, message = self._queue.popleft()
             self._bytes -= len(message)
+            if self._first:
+                self._most, self._first = self._most - len(message), self._first - 1
             return message
         last, self._ended = self._ended, b""
         return last or None

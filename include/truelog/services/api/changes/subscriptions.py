@@ -17,7 +17,7 @@ import logging
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from truelog.services.api.changes.outbox import Head, OutboxReader, Prepared
+from truelog.services.api.changes.outbox import PORTION, Head, OutboxReader, Prepared
 from truelog.services.api.changes.place import Place
 from truelog.services.api.changes.subscriber import Subscriber, resync_message
 from truelog.services.api.changes.tail import Tail
@@ -127,12 +127,14 @@ class Subscriptions:
         subscriber.begin(found.place, [*first, (found.place, rows)])
 
     async def _go_on(self, view: str, tail: Tail, subscriber: Subscriber, place: Place | None) -> bool:
-        """Go on behind a place, if that is possible and no more than a beginning may be."""
+        """Go on behind a place, if that is possible and no more than the tail keeps or a beginning may be."""
         if place is None or place.version != tail.place.version:
             return False
         async with self._reading:
             if place.number > tail.place.number:
                 await self._advance()  # the client may have got more from another process
+            if tail.place.number - place.number > PORTION:
+                return False  # the tail would drop the steps at once
             if place.number < tail.begin.number:
                 steps = await self.outbox.steps_after(view, place)
                 if steps is None:

@@ -24,7 +24,11 @@ _FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is meas
 FRESHNESS = "SELECT view, version, layer, as_of, reason FROM truelog.answer"
 SOURCES = "SELECT view, version, layer, clock, offsets::text, ids::text, state FROM truelog.served ORDER BY view"
 _READS = "SELECT reads FROM truelog.deployed WHERE view = %s"
-_HELD = "SELECT reason FROM truelog.held WHERE view = %s ORDER BY version LIMIT 1"
+_HELD = """
+    SELECT reason FROM truelog.held WHERE view = %(view)s AND version = coalesce(
+        %(version)s::integer, (SELECT version FROM truelog.deployed WHERE view = %(view)s)
+    )
+"""
 _HELD_SECONDS = 30
 _CHANGED = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
 
@@ -119,7 +123,7 @@ class Reads:
             raise replaced(view) from error
         if row is None:
             self.catalogue.forget(view)
-            await require_not_held(self.pool, view)
+            await require_not_held(self.pool, view, values.get("version"))
             raise replaced(view)
         *source, rows, places = row
         return Found(Source(view, *source), rows or [], places or [])
@@ -171,10 +175,13 @@ def _beside(source: Source, served: Freshness) -> Freshness:
     return Freshness(source.version, source.layer, None, reason)
 
 
-async def require_not_held(pool: AsyncConnectionPool, view: str) -> None:
-    """Raise Problem, 503, if the view is held back, because a restored database may show people who were forgotten."""
+async def require_not_held(pool: AsyncConnectionPool, view: str, version: int | str | None = None) -> None:
+    """Raise Problem, 503, if the view is held back, because a restored database may show people who were forgotten.
+
+    version: None is the version that readers see.
+    """
     async with pool.connection() as connection:
-        held: Any = await (await connection.execute(_HELD, (view,))).fetchone()
+        held: Any = await (await connection.execute(_HELD, {"view": view, "version": version})).fetchone()
     if held is not None:
         raise Problem(503, f"{view} is held back: {held[0]}", retry_after=_HELD_SECONDS)
 

@@ -13,7 +13,7 @@ from tests.library.relay.published import EXACT, Published, declared
 from tests.library.services.api.streaming import Served, serving
 from truelog.relay.view_feed import ViewFeed
 from truelog.services.api.changes import outbox as api_outbox
-from truelog.services.api.changes import stream, subscriber, tail
+from truelog.services.api.changes import stream, subscriber, subscriptions, tail
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -291,6 +291,28 @@ def test_the_tail_is_bounded_in_bytes(api: Served, view: Published, monkeypatch:
             assert later.numbers == [*range(10, 101, 10)]
             assert later.rows == view.rows()
             assert sum(each.size for each in kept._steps) <= 30_000
+
+
+def test_a_client_behind_the_tail_begins_again_at_once(
+    api: Served, view: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outbox has the steps, and the tail would not keep them."""
+    for module in (subscriptions, tail):
+        monkeypatch.setattr(module, "PORTION", 30)
+    view.change(dict.fromkeys(map(str, range(10)), "1"))
+    name, first = view.compiled.name, ""
+    with api.following(name) as told:
+        told.next()
+        first = told.place
+        for amount in "234":
+            view.change(dict.fromkeys(map(str, range(10)), amount))
+        told.read_to(view.number())
+        for behind, names in ((30, ["change"] * 3), (40, ["resync", "rows"])):
+            with api.following(name, after=first) as later:
+                found = [later.next() for _ in names]
+                assert [each.name for each in found if each] == names, behind
+            view.change(dict.fromkeys(map(str, range(10)), str(behind)))
+            told.read_to(view.number())
 
 
 def test_a_step_of_too_many_bytes_begins_again(api: Served, view: Published, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.builders.erasures import forget_erasures, lacks
 from tests.deadline import until
 from tests.library.relay.published import Published
@@ -48,19 +50,23 @@ def test_what_an_erasure_has_trimmed_is_not_served_from_memory(api: Served, view
         assert "xanthippe" not in str(vars(api.subscriptions._tails[view.compiled.name])["_steps"])
 
 
-def test_a_subscriber_that_has_not_taken_a_trimmed_step_begins_again() -> None:
+@pytest.mark.parametrize(("oldest", "begins_again"), [(3, False), (4, True)])
+def test_a_subscriber_that_has_not_taken_a_trimmed_step_begins_again(oldest: int, begins_again: bool) -> None:
+    """The step with the number of the oldest place is still known."""
+
     async def taken() -> list[bytes | None]:
         found = Subscriber(Prepared(Filter(Relation("sales", ("product",), {}, {}), ()), (), ()))
         found.begin(Place(1, 3, "of 3"), [(Place(1, 3, "of 3"), b"xanthippe")])
         found.put(Place(1, 4, "of 4"), b"the removal")
-        found.forget_before(3, "gone")
-        found.forget_before(4, "gone")
+        found.forget_before(oldest, "gone")
         return [await found.take(0.0), await found.take(0.0)]
 
-    message, end = asyncio.run(taken())
-    assert message is not None
-    assert message.startswith(b"event: resync")
-    assert end is None
+    first, second = asyncio.run(taken())
+    if begins_again:
+        assert first is not None
+        assert (first.startswith(b"event: resync"), second) == (True, None)
+    else:
+        assert (first, second) == (b"xanthippe", b"the removal")
 
 
 def test_a_restored_database_that_lacks_erasures_is_not_followed(api: Served, view: Published) -> None:
