@@ -20,6 +20,7 @@ from pages import (
     explain,
     export,
     files,
+    flow,
     reconciliations,
     records,
     rights,
@@ -34,7 +35,7 @@ from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotReady, NotSetUp, TruelogError
 
 _MODULES: tuple[ModuleType, ...] = (files, data, rights, rows, records, reconciliations, certificates, docs, export)
-_MODULES += (explain, dead_letters, backfills, application_actions, alerts, analytics, rules, versions)
+_MODULES += (flow, explain, dead_letters, backfills, application_actions, alerts, analytics, rules, versions)
 _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404, Fenced: 409, NotReady: 409}
 
 

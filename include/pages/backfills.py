@@ -36,6 +36,7 @@ router = APIRouter()
 READERS = [Depends(may_read(Dag.RECOMPUTE))]
 SHOWN = 5  # backfills on a page
 _MOST_DAYS = 92  # of the grid
+_MOST_SKIPPED = 1_000_000
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 NO_LOG_DAY, NOT_RUN = "no log day", "not run"
 _RUNS = {"queued": WAITING, "running": RUNNING, "success": DONE, "failed": FAILED}
@@ -50,7 +51,7 @@ _NEVER_BEGAN = {"skipped", "upstream_failed"}  # Airflow decides these states fo
 
 
 @router.get("/data/backfills", dependencies=READERS)
-def backfills(user: SignedIn, skip: Annotated[int, Query(ge=0)] = 0) -> Answer:
+def backfills(user: SignedIn, skip: Annotated[int, Query(ge=0, le=_MOST_SKIPPED)] = 0) -> Answer:
     """Backfills with their days, newest first, and the views that the form offers."""
     known = catalogue.view_names(Settings().views_folder)
     ours = select(Backfill).where(Backfill.dag_id == Dag.RECOMPUTE)

@@ -31,7 +31,6 @@ from truelog.lag import report as lag_report
 from truelog.lag import series as lag_series
 from truelog.lag.time_steps import TimeRange
 from truelog.quality import quality_history
-from truelog.reports import flow as flow_report
 from truelog.reports import input as input_report
 from truelog.reports import streams as stream_report
 from truelog.reports import summary, timeline
@@ -85,12 +84,6 @@ def streams(user: SignedIn) -> Answer:
     ]
     logs = task_logs.task_logs(each["status"].application for each in found)
     return Answer(applications=found, logs=logs, **parts(input_report.input_report(settings)))
-
-
-@router.get("/flow", dependencies=OF_VIEWS)
-def flow() -> Answer:
-    """Topics, the archive, views and outputs, each with its state."""
-    return Answer(**parts(flow_report.flow_report(Settings())))
 
 
 @router.get("/lag", dependencies=OF_STREAMS)

@@ -9,6 +9,7 @@ from pages import triggered_runs
 from pages.access import SignedIn, may_compare
 from pages.answer import Answer, parts, row_texts
 from pages.data import OF_VIEWS
+from truelog.quality.rule_outcomes import rule_outcomes
 from truelog.reconcile import reconcile_history
 from truelog.reconcile.reconcile_history import HistoryQuery
 from truelog.reports.declared_view import declared_view
@@ -74,8 +75,10 @@ def reconciliation(id: int, user: SignedIn) -> Answer:  # noqa: A002  the name i
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
         found = reconcile_history.reconciliation_detail(connection, id)
-    if found is None:
-        raise HTTPException(404, f"No reconciliation {id}")
+        if found is None:
+            raise HTTPException(404, f"No reconciliation {id}")
+        validation = found.reconciliation.validation
+        rules = rule_outcomes(connection, validation) if validation else []
     may = may_compare(user)
     view, _ = declared_view(settings, found.reconciliation.view)
     rows = {
@@ -84,4 +87,5 @@ def reconciliation(id: int, user: SignedIn) -> Answer:  # noqa: A002  the name i
         ],
         "repairs": [parts(r) | {"before": row_texts(r.before), "after": row_texts(r.after)} for r in found.repairs],
     }
-    return Answer(**parts(found) | rows, key=view.key if view else (), may_compare=may, may_export=may)
+    of_view = {"key": view.key if view else (), "may_compare": may, "may_export": may}
+    return Answer(**parts(found) | rows, rules=rules, **of_view)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from airflow.models.dagrun import DagRun
 from airflow.models.pool import Pool
 from airflow.models.taskinstance import TaskInstance
+from airflow.ti_deps.dependencies_states import EXECUTION_STATES
 from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 from sqlalchemy.orm import Session
-
-_PENDING = (TaskInstanceState.SCHEDULED, TaskInstanceState.QUEUED)
 
 
 @dataclass(frozen=True)
@@ -44,29 +43,34 @@ def _for_runs(session: Session, queued: Sequence[DagRun]) -> dict[str, Wait]:
 
 
 def _for_slots(session: Session, begun: Sequence[DagRun]) -> dict[str, Wait]:
-    """A pool limits how many tasks run at once."""
+    """A pool limits how many tasks run at once. A run that has a slot itself makes progress, so it is left out."""
     pending = select(TaskInstance.run_id, TaskInstance.pool).where(
         TaskInstance.dag_id.in_({run.dag_id for run in begun}),
         TaskInstance.run_id.in_([run.run_id for run in begun]),
-        TaskInstance.state.in_(_PENDING),
+        TaskInstance.state == TaskInstanceState.SCHEDULED,
     )
     pools = dict(session.execute(pending).tuples().all()) if begun else {}
     users = {pool: _users(session, pool) for pool in set(pools.values())}
     return {
-        run: _wait(f"for a slot of the pool {pool}", user[0]) for run, pool in pools.items() if (user := users[pool])
+        run: _wait(f"for a slot of the pool {pool}", users[pool][0])
+        for run, pool in pools.items()
+        if users[pool] and run not in {each.run_id for each in users[pool]}
     }
 
 
 def _users(session: Session, pool: str) -> list[DagRun]:
-    """The runs whose tasks have all slots of a pool. Empty if a slot is free."""
+    """The runs whose tasks have all slots of a pool. Empty if a slot is free.
+
+    A queued task has its slot before it runs.
+    """
     slots = session.scalar(select(Pool.slots).where(Pool.pool == pool))
-    running = (
+    using = (
         select(DagRun)
         .join(TaskInstance, (TaskInstance.dag_id == DagRun.dag_id) & (TaskInstance.run_id == DagRun.run_id))
-        .where(TaskInstance.pool == pool, TaskInstance.state == TaskInstanceState.RUNNING)
+        .where(TaskInstance.pool == pool, TaskInstance.state.in_(EXECUTION_STATES))
         .order_by(DagRun.id)
     )
-    found = list(session.scalars(running))
+    found = list(session.scalars(using))
     return found if slots is not None and 0 <= slots <= len(found) else []
 
 

@@ -1,15 +1,14 @@
 """The supervisor's entries of Truelog's own services, made from their declarations."""
 
-import json
 import sys
 from functools import partial
-from http.client import HTTPConnection, HTTPException
 
 from runtime.service import Service
 from truelog.services import registry
-from truelog.services.declaration import HEALTH, Check
+from truelog.services.declaration import Check
 from truelog.services.declaration import Service as Declaration
-from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.services.health_check import require_healthy
+from truelog.support.errors import NotSetUp
 from truelog.support.settings import Settings
 
 
@@ -38,23 +37,7 @@ def _health_check(name: str) -> Check:
         at = settings.address(name)
         return f"{at.host}:{at.port}"
 
-    return Check(partial(_require_healthy, name), address)
-
-
-def _require_healthy(name: str, settings: Settings) -> None:
-    """Raise ServiceDown unless the service and the services that it needs are healthy."""
-    address = settings.address(name)
-    connection = HTTPConnection(address.host, address.port, timeout=3)
-    try:
-        connection.request(HEALTH.method, HEALTH.path)
-        response = connection.getresponse()
-        health = json.load(response)
-    except (OSError, HTTPException, ValueError) as error:
-        raise ServiceDown(str(error)) from error
-    finally:
-        connection.close()
-    if response.status != 200:
-        raise ServiceDown(f"it reports {health}")
+    return Check(partial(require_healthy, name), address)
 
 
 OWN = tuple(map(entry, registry.SERVICES))

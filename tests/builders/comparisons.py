@@ -35,16 +35,21 @@ def a_validation(
     *,
     success: bool = True,
     failed: Sequence[str] = (),
+    outcomes: Sequence[tuple[str, object, bool]] = (),
     ago: timedelta = NO_TIME,
 ) -> None:
-    """The checks of the view's rows after a comparison."""
+    """The checks of the view's rows after a comparison, and each rule's outcome: text, observed value, success."""
+    results = [
+        {"expectation_config": {"description": rule}, "result": {"observed_value": observed}, "success": met}
+        for rule, observed, met in outcomes
+    ]
     insert(
         connection,
         "validation",
         reconciliation=reconciliation,
         success=success,
         failed=list(failed),
-        result=Jsonb({}),
+        result=Jsonb({"results": [{"results": results}]}),
         finished_at=before_now(ago),
     )
 

@@ -12,6 +12,7 @@ def an_output(connection: Connection, view: str, *, sent: int = 0, trouble: str 
     begun = {"beginning": uuid.uuid4(), "first": 1}
     insert(connection, "output", view=view, version=1, number=1, sent=sent, trouble=trouble, **begun)
     insert(connection, "output_step", view=view, version=1, last=1, positions="{}", made_at=before_now(ago))
+    insert(connection, "outbox", view=view, version=1, number=1, step=1, key="[]")
 
 
 def the_relay_looked(connection: Connection, ago: timedelta) -> None:
@@ -26,6 +27,12 @@ def forget_relay(connection: Connection) -> None:
 
 def forget_outputs(connection: Connection) -> None:
     connection.execute("TRUNCATE truelog.output, truelog.output_step, truelog.outbox")
+
+
+def forget_rows(connection: Connection, view: str) -> None:
+    """Delete the published rows of an output, as the relay does after an hour."""
+    connection.execute("DELETE FROM truelog.output_step WHERE view = %s", (view,))
+    connection.execute("DELETE FROM truelog.outbox WHERE view = %s", (view,))
 
 
 def older(connection: Connection, ago: timedelta) -> None:

@@ -102,10 +102,18 @@ def a_failed_group(connection: Connection, view: str, group: Sequence[Any], erro
 
 
 def a_tally(
-    connection: Connection, view: str, version: int = 1, *, merges: int, rows: int, preparing: float, merging: float
+    connection: Connection,
+    view: str,
+    version: int = 1,
+    *,
+    merges: int,
+    rows: int,
+    preparing: float,
+    merging: float,
+    records: int = 0,
 ) -> None:
-    """So many merges of so many rows, and the seconds that they took."""
-    counts = {"merges": merges, "rows": rows, "preparing": preparing, "merging": merging}
+    """So many merges of so many rows from so many records, and the seconds that they took."""
+    counts = {"merges": merges, "rows": rows, "preparing": preparing, "merging": merging, "records": records}
     insert(connection, "merge_tally", view=view, version=version, **counts)
 
 

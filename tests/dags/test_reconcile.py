@@ -18,11 +18,12 @@ from tests.library.archive_files import kafka_records, written
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.quality import gx_docs
+from truelog.quality.rule_outcomes import rule_outcomes
 from truelog.reconcile import reconcile_checks
 from truelog.reconcile.reconcile import refused_result
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.schema.loading.events import load_events
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 
@@ -65,8 +66,18 @@ class Judged:
         usual: dict[str, Any] = {"positions": Jsonb({"page_view": {"0": 7}}), "row_count": 3, "run": run}
         return a_reconciliation(self.connection, "judged", **usual | found)
 
+    def observed(self) -> dict[str, str]:
+        """What the newest validation has observed of each rule."""
+        number = read_value(self.connection, "SELECT max(id) FROM truelog.validation")
+        return {each.rule: each.observed for each in rule_outcomes(self.connection, number)}
+
     def failed(self) -> tuple[str, ...]:
         return reconcile_checks.validate_run(self.settings, RUN, "judged").failed
+
+    def docs(self) -> str:
+        """The newest Data Docs page."""
+        number = read_value(self.connection, "SELECT max(id) FROM truelog.validation")
+        return (gx_docs.read_page(self.settings, number) or b"").decode()
 
 
 @pytest.fixture
@@ -84,20 +95,20 @@ def test_an_equal_view_passes_and_its_validation_is_stored(judged: Judged) -> No
         "SELECT reconciliation, success, failed, result FROM truelog.validation"
     ).fetchall()
     assert (reconciliation, success, failed) == (made, True, [])
-    outcomes = [each for suite in dict(result)["results"] for each in suite["results"]]
-    assert [each["expectation_config"]["description"] for each in outcomes] == [
-        "the streamed table equals its rebuild",
-        "as many rows streamed as rebuilt",
-        "no row differs",
-        "its table of differences is empty",
-        "n > 0",
-        "a <> '{oops}'",
-    ]
+    assert judged.observed() == {
+        "the streamed table equals its rebuild": "EQUAL",
+        "as many rows streamed as rebuilt": "0 missing, 0 extra",
+        "no row differs": "0 missing, 0 extra, 0 different",
+        "its table of differences is empty": "0 rows break it",
+        "n > 0": "0 rows break it",
+        "a <> '{oops}'": "0 rows break it",
+    }
     assert judged.settings.database_password.get_secret_value() not in json.dumps(result)
 
 
 def test_differing_rows_fail_and_are_stored(judged: Judged) -> None:
-    made = judged.compared(verdict="DIFFERENT", missing=1, different=1)
+    causes = [{"cause": "wrong value by hand", "rows": 2, "about": "<b>"}]
+    made = judged.compared(verdict="DIFFERENT", missing=1, different=1, causes=Jsonb(causes))
     row = f'\'["x"]\', \'{{"n": "NaN"}}\', NULL, {made}'
     judged.connection.execute(f"INSERT INTO recon.judged_v1_diff VALUES ('x', {row}), ('y', {row})".encode())
     assert judged.failed() == (
@@ -110,6 +121,11 @@ def test_differing_rows_fail_and_are_stored(judged: Judged) -> None:
         "SELECT jsonb_path_query_array(result, '$.**.unexpected_rows') FROM truelog.validation"
     )
     assert '"a": "y"' in json.dumps(kept.fetchone())
+    page = judged.docs()
+    assert "<li>wrong value by hand (2 rows): &lt;b&gt;</li>" in page
+    assert "1 missing, 0 extra, 1 different" in page
+    assert "<td>NULL</td>" in page
+    assert "<td>{&quot;n&quot;: &quot;NaN&quot;}</td>" in page
 
 
 def test_more_rows_differ_than_the_sample_contains(judged: Judged) -> None:
@@ -125,10 +141,8 @@ def test_more_rows_differ_than_the_sample_contains(judged: Judged) -> None:
         "no row differs",
         "its table of differences is empty",
     )
-    found = judged.connection.execute(
-        "SELECT jsonb_path_query_array(result, '$.**.observed_value') FROM truelog.validation"
-    ).fetchone()
-    assert "1000" in json.dumps(found)
+    assert judged.observed()["its table of differences is empty"] == "1,000 rows break it"
+    assert judged.observed()["no row differs"] == "0 missing, 0 extra, 1,000 different"
 
 
 def test_rows_of_a_later_comparison_are_ignored(judged: Judged) -> None:
@@ -149,7 +163,8 @@ def test_an_empty_view_fails_if_the_log_contains_events(judged: Judged, s3: Sett
         judged.compared(row_count=0, positions='{"page_view": {"0": 3}}')
         assert judged.failed() == ()
         judged.compared(row_count=0, positions='{"page_view": {"0": 4}}')
-        assert judged.failed() == ("at least 1 rows",)
+        assert judged.failed() == ("at least 1 row",)
+        assert judged.observed()["at least 1 row"] == "0 rows"
 
 
 def _archive(settings: Settings, catalog: "Catalog", offsets: range, value: bytes) -> None:
@@ -183,8 +198,7 @@ def test_data_docs_show_hostile_values_as_text(judged: Judged) -> None:
         sql.SQL("CREATE OR REPLACE VIEW views.judged AS SELECT {}::text AS a, 0::numeric AS n").format(hostile)
     )
     assert judged.failed() == ("n > 0",)
-    [(number,)] = judged.connection.execute("SELECT max(id) FROM truelog.validation").fetchall()
-    page = (gx_docs.read_page(judged.settings, int(str(number))) or b"").decode()
+    page = judged.docs()
     assert html.escape(hostile) in page
     assert "a &lt;&gt; '{oops}'" in page  # the check of the view
     tags = re.findall(r"<([^>]*)>", page.partition("<body>")[2])

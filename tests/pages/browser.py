@@ -4,7 +4,7 @@
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
@@ -132,6 +132,29 @@ def test_quality_shows_failures_and_metrics_that_were_not_checked(watched: Page)
     watched.locator("summary").last.click()
     expect(watched.locator("details[open]")).to_contain_text("not enough history: 0 preceding log days")
     expect(watched.get_by_role("link", name="Data Docs").first).to_be_visible()
+    drawings = watched.locator("figure.chart svg[role=img]").all()
+    assert len(drawings) == 2
+    for drawing in drawings:
+        ticks = drawing.locator("text[text-anchor=end]").all_text_contents()
+        assert len(set(ticks)) == len(ticks)  # two equal ticks would be two values
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_the_last_ended_day_is_validated_on_request(
+    planned: Settings, users: dict[str, Airflow], watched: Page
+) -> None:
+    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    open_page(watched, "quality")
+    cell = watched.get_by_role("cell", name=f"page_view, {yesterday}: Failed")
+    expect(cell).to_have_attribute("title", re.compile("usually 1,050"))
+    form = watched.get_by_role("form", name="Validate a log day")
+    form.get_by_label("Event type").select_option("page_view")
+    form.get_by_role("button", name="Validate now").click()
+    watched.locator("dialog").get_by_role("button", name="Validate").click()
+    expect(watched.locator("#form")).to_contain_text("Started: ")
+    [run] = users["oncall"].runs("quality")
+    assert run["conf"] == {"day": f"{yesterday}T00:00:00Z", "events": ["page_view"]}
+    assert run["triggering_user_name"] == "oncall"
 
 
 def test_data_docs_run_no_scripts(signed_in: dict[str, BrowserContext]) -> None:
@@ -143,6 +166,10 @@ def test_data_docs_run_no_scripts(signed_in: dict[str, BrowserContext]) -> None:
     page.wait_for_load_state()
     assert page.locator("script").count() == 1  # the script is in the page but has not run
     assert page.title() == ""
+    page.get_by_role("link", name="Back to comparison 1 of page_views").click()
+    rules = page.locator("[data-key='the streamed table equals its rebuild']")
+    expect(rules).to_have_text(f"The streamed table equals its rebuildEQUAL{HOSTILE[0]}Passed")
+    expect(page.locator("[data-key='views > 0']")).to_contain_text("0 rows break it")
 
 
 def test_a_restart_is_confirmed_and_recorded(pages: Settings, signed_in: dict[str, BrowserContext]) -> None:

@@ -4,8 +4,22 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.pages.browsing import is_wide_enough, open_page
+from tests.pages.conftest import BAD
+from tests.pages.hostile_bytes import archive_values
 from tests.pages.plausible import HOSTILE
+from tests.pages.rejected_click import reject_click
+from truelog.erasure.dead_letter import DEAD_LETTER
+from truelog.log import kafka_reader, topics
 from truelog.support.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def archived_letters(rejected: Settings) -> Settings:
+    """The dead letters of partition 0, archived too. The first of them is that of three days ago."""
+    letters = kafka_reader.messages(rejected, DEAD_LETTER, 0, 0, 1 + len(BAD))
+    topic_id = topics.topic_ids(rejected, [DEAD_LETTER])[DEAD_LETTER]
+    archive_values(rejected, DEAD_LETTER, topic_id, [each.value() or b"" for each in letters])
+    return rejected
 
 
 @pytest.mark.parametrize("watched", ["analyst"], indirect=True)
@@ -47,3 +61,26 @@ def test_what_would_be_sent_again_is_counted_before_it_is_sent(rejected: Setting
     dialog.get_by_role("button", name="Close").click()
     watched.get_by_role("button", name="Show all types and reasons").click()
     expect(watched.get_by_role("button", name="Send 6 dead letters again")).to_be_enabled()
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_the_record_of_a_dead_letter_begins_with_the_rejected_event(archived_letters: Settings, watched: Page) -> None:
+    open_page(watched, "record?topic=dead_letter&partition=0&offset=5")
+    main = watched.locator("main")
+    expect(main.locator(".badge").first).to_have_text("Rejected")
+    expect(main).to_contain_text(f"Meant for{HOSTILE[0]}")
+    expect(main.locator("tbody tr", has_text="Rejected field")).to_contain_text("type")
+    expect(main).to_contain_text("Still invalid")
+    watched.get_by_role("button", name="Send it again").click()
+    expect(watched.locator("dialog")).to_contain_text("No event would be sent.")
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_an_event_that_is_valid_now_is_sent_after_a_confirmation(rejected: Settings, watched: Page) -> None:
+    reject_click(rejected)
+    open_page(watched, "dead-letters?hours=24&type=click")
+    watched.get_by_role("button", name="Send 1 dead letter again").click()
+    dialog = watched.locator("dialog")
+    expect(dialog).to_contain_text("1 event is valid now and will be sent. Your name is recorded.")
+    dialog.get_by_role("button", name="Send 1 event").click()
+    expect(dialog.get_by_role("heading", name="Sent 1 event")).to_be_visible()

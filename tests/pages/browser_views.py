@@ -4,7 +4,7 @@ Each job of an operator is a script that counts clicks.
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -51,6 +51,13 @@ def test_a_view_begins_with_what_people_look_for(watched: Page) -> None:
     expect(facts.get_by_role("img", name="Freshness in the last 24 hours")).to_be_visible()
     expect(facts).to_contain_text("shop 1,204 answers")
     expect(facts).to_contain_text(HOSTILE[0])
+    expect(facts).to_contain_text("Work1.20 s for 1,000 records0.90 s to prepare, 0.30 s to merge (wall time)")
+    expect(facts.locator(".badge").first).to_have_text("Fresh")
+    expect(watched.locator("h1 .badge")).to_have_count(0)  # correctness has its own badge
+    for name in ("Rows at comparisons", "Size at comparisons"):
+        expect(watched.get_by_role("img", name=name)).to_be_visible()
+    expect(watched.locator(".strip .cell").first).to_have_attribute("data-state", "EQUAL")  # not 28 empty days
+    expect(watched.locator(".strip .cell[data-state=DIFFERENT]")).to_have_count(1)
     facts.get_by_role("link").first.click()
     expect(watched).to_have_url(re.compile("lag.*page_views"))
 
@@ -169,6 +176,19 @@ def test_a_range_of_days_is_chosen_with_the_keyboard(watched: Page) -> None:
     expect(watched.locator("[role=gridcell][tabindex='0']")).to_have_count(1)
     expect(row.nth(2)).to_have_attribute("aria-selected", "true")
     expect(row.nth(4)).to_have_attribute("aria-selected", "false")
+
+
+def test_the_form_of_a_backfill_comes_first_and_its_views_are_searched(watched: Page) -> None:
+    open_page(watched, "backfills")
+    form = watched.get_by_role("form", name="Backfill")
+    last = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    expect(form.get_by_label("From").last).to_have_value(last)
+    assert watched.locator("#form > *").first.evaluate("first => first.tagName") == "FORM"
+    form.locator("#views summary").click()
+    form.get_by_role("searchbox").fill("audience")
+    expect(form.locator(".picker label:visible")).to_have_text(["page_audience"])
+    form.get_by_role("button", name="No views").click()
+    expect(form.locator("[name=views]:checked")).to_have_count(4)  # the views that the search hides stay chosen
 
 
 @pytest.mark.parametrize("watched", ["oncall"], indirect=True)

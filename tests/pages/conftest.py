@@ -68,7 +68,7 @@ def filled(environment: OnSharedServers) -> Iterator[Settings]:
     """A database with a plausible history until now, in which both applications hold their locks."""
     with connect(environment.settings, autocommit=True) as connection:
         fill(connection)
-        gx_docs.store_page(environment.settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
+        gx_docs.store_page(environment.settings, 1, f"<body><h1>Data Docs</h1>{''.join(HOSTILE)}</body>".encode())
         for name in (ARCHIVE, STREAM):
             connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
         yield environment.settings

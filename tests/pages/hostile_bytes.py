@@ -63,8 +63,8 @@ def store_hostile(settings: Settings, values: tuple[bytes, ...]) -> int:
         producer.produce(DEAD_LETTER, each, partition=0)
     assert producer.flush(deadline(30)) == 0
     log_id = topics.topic_ids(settings, [DEAD_LETTER])[DEAD_LETTER]
-    _archive(settings, PAGE_VIEW, "first-life", values)
-    _archive(settings, DEAD_LETTER, log_id, rejected[: len(rejected) // 2])
+    archive_values(settings, PAGE_VIEW, "first-life", values)
+    archive_values(settings, DEAD_LETTER, log_id, rejected[: len(rejected) // 2])
     return len(rejected)
 
 
@@ -75,7 +75,8 @@ def _rejected(raw: bytes) -> bytes | None:
     return found.value if found.topic == DEAD_LETTER else None
 
 
-def _archive(settings: Settings, topic: str, topic_id: str, values: tuple[bytes, ...] | list[bytes]) -> None:
+def archive_values(settings: Settings, topic: str, topic_id: str, values: tuple[bytes, ...] | list[bytes]) -> None:
+    """Archive these values as the first records of the topic's partition 0."""
     event_type, end = load_events()[topic], len(values)
     with connect(settings, autocommit=True) as connection, open_catalog(settings) as catalog:
         if topic != DEAD_LETTER:

@@ -99,7 +99,7 @@ def about_anything(asker: Asker, route: APIRoute, examples: int) -> None:
     flat = get_flat_dependant(route.dependant, skip_repeats=True)
     names = _names(flat.query_params)
 
-    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def generated(data: st.DataObject) -> None:
         path = route.path

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pages.files import TABS
 from runtime import airflow
 from runtime.airflow_client import Airflow
 from tests.pages.fetch import fetch
@@ -265,9 +266,13 @@ def test_an_action_on_an_unknown_application_returns_404(users: dict[str, Airflo
 def test_data_docs_forbid_scripts_and_are_found_by_run(users: dict[str, Airflow]) -> None:
     sent = fetch(users["analyst"], "GET", "data-docs?run=scheduled__48&of=page_views")
     assert (sent.status, sent.headers["Location"]) == (303, "data-docs/1")
-    policy = fetch(users["analyst"], "GET", "data-docs/1").headers["Content-Security-Policy"]
+    page = fetch(users["analyst"], "GET", "data-docs/1")
+    policy = page.headers["Content-Security-Policy"]
     assert "default-src 'none'; style-src 'self'" in policy
     assert "script-src" not in policy
+    found = page.read().decode()
+    assert '<a href="../reconciliation?id=1">Back to comparison 1 of page_views</a>' in found
+    assert found.count("<a ") == len(TABS) + 2
 
 
 @pytest.mark.parametrize("path", ["streams", "data/views", "static/kit.js", "export/reconciliations.csv", "no"])

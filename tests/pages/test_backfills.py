@@ -159,6 +159,10 @@ def test_a_waiting_day_names_what_it_waits_for(
         connection.execute(queue, ("scheduled", third))
     assert waits() == [None, None, {"reason": "for a slot of the pool recompute", **holder}]
     with psycopg.connect(**airflows) as connection:
+        connection.execute(queue, ("queued", second))  # a queued task has its slot
+    assert waits() == [None, None, {"reason": "for a slot of the pool recompute", **holder}]
+    with psycopg.connect(**airflows) as connection:
+        connection.execute(queue, ("running", second))
         connection.execute("UPDATE slot_pool SET slots = 2 WHERE pool = 'recompute'")
     assert waits() == [None, None, None]
     with psycopg.connect(**airflows) as connection:

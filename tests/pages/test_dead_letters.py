@@ -1,38 +1,23 @@
 """Tests of the dead letters page: the reasons, the list with its filters, and the command that sends events again."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from pages import dead_letter_report
 from pages.dead_letter_report import LetterQuery
 from runtime.airflow_client import Airflow
 from tests.builders.log import a_replay
-from tests.deadline import deadline
 from tests.pages.conftest import BAD
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
-from truelog.control import event_registry
+from tests.pages.rejected_click import reject_click
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import kafka_reader, topics
-from truelog.schema.loading.events import load_events
-from truelog.sources.collector.classifier import EventClassifier, Receipt
-from truelog.sources.collector.parser import parse_event
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
-from truelog.support.settings import KafkaUser, Settings
-
-CLICK = json.dumps(
-    {
-        "type": "click",
-        "event_id": "c",
-        "occurred_at": "2026-11-01T00:00:00Z",
-        **dict.fromkeys(("visitor_id", "search_id", "url"), "x"),
-    }
-).encode()
+from truelog.support.settings import Settings
 
 
 def test_reasons_are_counted_and_letters_are_filtered_sorted_and_paged(
@@ -90,15 +75,7 @@ def test_more_bytes_than_a_page_can_hold_are_refused(rejected: Settings, monkeyp
 def test_a_replay_is_counted_first_and_sends_each_letter_once(
     rejected: Settings, pages: Settings, users: dict[str, Airflow]
 ) -> None:
-    """The event was rejected because its type did not exist yet."""
-    types = load_events()
-    early = EventClassifier({DEAD_LETTER: types[DEAD_LETTER]}, 10_000)
-    [letter] = early.classify([parse_event(CLICK)], Receipt(datetime.now(UTC), "shop"))
-    producer = Producer(rejected.kafka(KafkaUser.COLLECTOR))
-    producer.produce(DEAD_LETTER, letter.value, partition=1)
-    assert producer.flush(deadline(30)) == 0
-    topics.sync_topics(rejected, {"click": types["click"]})
-    event_registry.register(rejected, types["click"])
+    reject_click(rejected)
 
     def ask(user: str, **given: Any) -> Any:
         body = {"chosen": {"type": "click"}, **given}

@@ -38,6 +38,7 @@ TODAY = datetime.now(UTC).date()
 HTTP: dict[str, tuple[int, int]] = {
     "data/vitals": (28, 500),
     "data/streams": (28, 300),
+    "data/flow": (30, 500),
     "data/views": (12, 300),
     "data/view?name=v1": (24, 450),
     "data/rows?name=v1": (11, 100),
@@ -47,7 +48,7 @@ HTTP: dict[str, tuple[int, int]] = {
     "data/reconciliations": (10, 220),  # with who started the runs, from Airflow's own database
     "data/reconciliations?verdict=DIFFERENT&text=v&order=different": (10, 220),
     "data/reconciliations?run=scheduled__7": (16, 220),
-    "data/reconciliation?id=5000": (8, 120),
+    "data/reconciliation?id=5000": (9, 120),
     "data/certificates": (9, 120),
     "data/certificates?view=v1": (10, 200),
     f"data/partials?since={TODAY - timedelta(days=90)}&until={TODAY}": (6, 5_000),

@@ -39,6 +39,7 @@ const STATES = [
   "CHANGED",
   "WARN",
   "UNKNOWN",
+  "UNUSED",
 ];
 const AT = Array.from({ length: 60 }, (_, n) => 1767268800 + 60 * n);
 const wave = (size, gap) =>

@@ -1,15 +1,24 @@
-// The flow: topics, the archive, views and outputs as one graph. Each node shows its state and leads to its page.
+// The flow: topics, the archive, views, outputs and readers as one graph. Each node shows its state and leads to its
+// page. The views of an application can be collapsed into one node, which then has their lines.
 import { keepInAddress } from "./address.js";
+import { connect, light } from "./flow-lines.js";
 import { ask, live } from "./live.js";
-import { badge, count, duration, h, link, number, s, seen, sentence, word } from "./kit.js";
+import { badge, count, duration, h, isBad, link, marked, number, s, seen, sentence, word } from "./kit.js";
+import { toApplication } from "./links.js";
 import { choose } from "./list.js";
 
 const ALL = "All applications";
 const TROUBLE = "Only what needs attention";
-const FINE = ["OK", "EQUAL", "UP_TO_DATE", "BATCH_ONLY", null, undefined, ""];
+const FINE = ["OK", "EQUAL", "UP_TO_DATE", "BATCH_ONLY", "RUNNING", "UNUSED", null, undefined, ""];
+const DAILY = "daily builds"; // the group of the views that no application runs
+const FEW = 12; // with more views, the views that need no attention are collapsed at first
 
 export function show(given, { shown, form }) {
-  const state = { text: given.get("text") ?? "", application: given.get("application") ?? "" };
+  const state = {
+    text: given.get("text") ?? "",
+    application: given.get("application") ?? "",
+    toggled: given.getAll("toggled"),
+  };
   const change = (changes) => {
     Object.assign(state, changes);
     keepInAddress(state);
@@ -18,7 +27,7 @@ export function show(given, { shown, form }) {
   const search = h("input", {
     type: "search",
     "aria-label": "Search",
-    placeholder: "Search topics and views",
+    placeholder: "Search topics, views, readers",
     value: state.text,
     input: () => change({ text: search.value }),
   });
@@ -28,81 +37,190 @@ export function show(given, { shown, form }) {
   form.append(search, applications);
   const again = live(shown, () => ask("data/flow"), 5, (found) => {
     if (applications.length === 1) {
-      applications.append(...choose("", [...found.applications, [TROUBLE, TROUBLE]], state.application).children);
+      const names = [...Object.keys(found.applications), [TROUBLE, TROUBLE]];
+      applications.append(...choose("", names, state.application).children);
       applications.value = state.application;
     }
     requestAnimationFrame(() => connect(shown));
-    return graph(chosen(found, state));
+    return graph(chosen(found, state), found, {
+      isOpen: (name) => isFiltered() || (found.views.length <= FEW) !== state.toggled.includes(name),
+      toggle: isFiltered() ? null : toggle,
+    });
   });
+
+  // A filter shows what it finds, so there is nothing to collapse.
+  function isFiltered() {
+    return Boolean(state.text || state.application);
+  }
+
+  function toggle(name) {
+    const others = state.toggled.filter((each) => each !== name);
+    change({ toggled: others.length < state.toggled.length ? others : [...others, name] });
+  }
 }
 
 function needsAttention({ lag, proof, state }) {
   return [lag, proof, state].some((each) => !FINE.includes(each));
 }
 
-// A search keeps the views that match, the topics that match, and their neighbours.
-function chosen({ topics, archive, views, outputs }, { text, application }) {
+// A search keeps the views that match, the topics and readers that match, and their neighbours.
+function chosen({ topics, archive, views, outputs, consumers }, { text, application }) {
   const words = text.trim().toLowerCase();
   const fits = (name) => name.toLowerCase().includes(words);
   const inApplication = (view) =>
     !application || (application === TROUBLE ? needsAttention(view) : view.application === application);
-  const shownViews = views.filter((view) => inApplication(view) && (fits(view.reader) || view.reads.some(fits)));
+  const asked = new Set(consumers.filter(({ reader }) => words && fits(reader)).flatMap((each) => each.views));
+  const shownViews = views.filter((view) =>
+    inApplication(view) && (fits(view.reader) || view.reads.some(fits) || asked.has(view.reader))
+  );
   const read = new Set(shownViews.flatMap((view) => view.reads));
+  const names = new Set(shownViews.map(({ reader }) => reader));
   const all = !words && !application;
   return {
     topics: topics.filter(({ topic }) => all || read.has(topic) || (words && fits(topic))),
     archive,
     views: shownViews,
-    outputs: outputs.filter(({ view }) => shownViews.some(({ reader }) => reader === view)),
+    outputs: outputs.filter(({ view }) => names.has(view)),
+    consumers: consumers.filter((each) => each.views.some((view) => names.has(view))),
   };
 }
 
-function graph({ topics, archive, views, outputs }) {
-  const published = new Set(outputs.map(({ view }) => view));
+function graph({ topics, archive, views, outputs, consumers }, all, { isOpen, toggle }) {
+  const groups = Object.entries(Object.groupBy(views, ({ application }) => application || DAILY)).map(
+    ([name, own]) => ({ name, views: own, shown: isOpen(name) ? own : own.filter(needsAttention) }),
+  );
+  const places = new Map(
+    groups.flatMap(({ name, views: own, shown }) =>
+      own.map((view) => [view.reader, shown.includes(view) ? `view ${view.reader}` : `application ${name}`])
+    ),
+  );
+  const from = (names) => names.map((view) => places.get(view)).filter(Boolean);
+  const [followers, asking] = [true, false].map((is) => consumers.filter(({ answers }) => (answers === null) === is));
   return h(
     "div",
     { class: "flow", pointerover: point, focusin: point, pointerleave: (event) => light(event.currentTarget, null) },
     s("svg", { class: "edges", "data-own": "", "aria-hidden": "true" }),
-    column("Topics", topics.map(topic), "No topic matches."),
-    column("Archive", [reader(archive, link("streams", { application: "archive" }, "archive"))]),
-    column(
-      `Views (${views.length})`,
-      views.map((view) => reader(view, link("view", { name: view.reader }, seen(view.reader)))),
-      "No view matches.",
-    ),
-    column("Outputs", outputs.map(output), published.size ? "" : "No view of these publishes its rows."),
+    column("Topics", [
+      service(all.collector, link("dead-letters", {}, "collector"), link("dead-letters", {}, "Rejected events")),
+      topics.length ? topics.map((each) => topic(each, all.types)) : nothing("No topic matches."),
+    ]),
+    column("Archive", [reader(archive, toApplication("archive"))]),
+    column(`Views (${views.length})`, [
+      groups.map((each) => group(each, all.applications[each.name], toggle)),
+      views.length ? null : nothing("No view matches."),
+    ]),
+    column("Outputs", [
+      service(all.relay, "relay", link("alerts", { match: "relay" }, "Alerts")),
+      outputs.length
+        ? outputs.map((each) => output(each, from([each.view])))
+        : nothing("No view of these publishes its rows."),
+    ]),
+    column("Readers", [
+      service(
+        all.notifier,
+        link("rules", {}, "notifier"),
+        link("alerts", { match: "notifi" }, "Alerts"),
+        from(followers.flatMap((each) => each.views)),
+      ),
+      asking.length
+        ? asking.map((each) => consumer(each, from(each.views)))
+        : nothing("No application has asked for rows in 7 days."),
+    ]),
   );
 }
 
-function column(title, nodes, empty = "") {
-  return h(
-    "section",
-    { "data-key": title.split(" ")[0], "aria-label": title },
-    h("h2", {}, title),
-    nodes.length ? nodes : h("p", { class: "quiet" }, empty),
-  );
+function column(title, nodes) {
+  return h("section", { "data-key": title.split(" ")[0], "aria-label": title }, h("h2", {}, title), nodes);
 }
 
-function topic({ topic: name, partitions, events_per_second: rate, records }) {
+function nothing(text) {
+  return h("p", { class: "quiet" }, text);
+}
+
+// A red border means a problem. A node that starts or is late only has its badge.
+function node(key, states, from, ...content) {
   return h(
     "article",
-    { class: "node", "data-key": `topic ${name}`, "data-node": `topic ${name}` },
-    h("h3", {}, link("record", { topic: name }, seen(name))),
-    h("p", {}, `${perSecond(rate)} · ${records === null ? count(partitions, "partition") : count(records, "record")}`),
+    {
+      class: states.some(isBad) ? "node trouble" : "node",
+      "data-key": key,
+      "data-node": key,
+      "data-from": [...new Set(from)].join("\n"),
+    },
+    content,
+  );
+}
+
+// The collector and the relay have no lines: every event or changed row of their column goes through them.
+function service({ service: name, state, reason }, title, cure, from = []) {
+  const trouble = !FINE.includes(state);
+  return node(
+    `service ${name}`,
+    [state],
+    from,
+    h("h3", {}, title),
+    h("p", {}, badge(state), trouble ? [" ", cure] : null),
+    trouble ? h("p", { class: "means" }, marked(seen(sentence(reason)))) : null,
+  );
+}
+
+function topic({ topic: name, partitions, events_per_second: rate, records, suspended }, types) {
+  return node(
+    `topic ${name}`,
+    suspended ? ["DOWN"] : [],
+    [],
+    h("h3", {}, link("record", { list: name }, seen(name))),
+    suspended ? h("p", {}, link("streams", {}, badge("DOWN", "Suspended")), " ", seen(suspended)) : h(
+      "p",
+      {},
+      `${perSecond(rate)} · ${records === null ? count(partitions, "partition") : count(records, "record")}`,
+    ),
+    types.includes(name) ? h("p", {}, link("quality", { of: name }, "Quality")) : null,
+  );
+}
+
+// The views of one application, or the views that are built once a day.
+function group({ name, views, shown }, state, toggle) {
+  const hidden = views.filter((each) => !shown.includes(each));
+  const late = views.map((each) => each.freshness).filter((each) => each !== null);
+  return h(
+    "section",
+    { class: "group", "data-key": `group ${name}` },
+    node(
+      `application ${name}`,
+      [state],
+      hidden.flatMap((view) => view.reads.map((each) => `topic ${each}`)),
+      h("h3", {}, name === DAILY ? "Built once a day" : toApplication(name)),
+      h(
+        "p",
+        {},
+        state ? [badge(state), " "] : null,
+        late.length ? `${count(views.length, "view")}, at most ${duration(Math.max(...late))} behind ` : null,
+        toggle && !views.every(needsAttention)
+          ? h(
+            "button",
+            {
+              type: "button",
+              class: "choice",
+              "aria-expanded": String(!hidden.length),
+              "aria-label": `Show all views of ${name}`,
+              click: () => toggle(name),
+            },
+            hidden.length ? `Show ${count(hidden.length, "view")}` : "Collapse",
+          )
+          : null,
+      ),
+    ),
+    shown.map((view) => reader(view, link("view", { name: view.reader }, seen(view.reader)))),
   );
 }
 
 // Freshness and correctness are two badges, because a fresh view may be wrong.
 function reader(each, name) {
-  const reads = each.reads.map((topic) => `topic ${topic}`);
-  return h(
-    "article",
-    {
-      class: needsAttention(each) ? "node trouble" : "node",
-      "data-key": `view ${each.reader}`,
-      "data-node": `view ${each.reader}`,
-      "data-from": reads.join("\n"),
-    },
+  return node(
+    `view ${each.reader}`,
+    [each.lag, each.proof, each.state],
+    each.reads.map((topic) => `topic ${topic}`),
     h("h3", {}, name),
     h(
       "p",
@@ -117,22 +235,37 @@ function reader(each, name) {
     h(
       "p",
       {},
-      each.lag === null ? "Built once a day" : `${perSecond(each.events_per_second)} · ${age(each.freshness)}`,
+      each.application ? `${perSecond(each.events_per_second)} · ${age(each.freshness)}` : "Built once a day",
     ),
   );
 }
 
-function output({ view, topic: name, verdict, reason }) {
-  return h(
-    "article",
-    {
-      class: FINE.includes(verdict) ? "node" : "node trouble",
-      "data-key": `output ${name}`,
-      "data-node": `output ${name}`,
-      "data-from": `view ${view}`,
-    },
-    h("h3", {}, seen(name)),
-    h("p", {}, badge(verdict), FINE.includes(verdict) ? null : h("small", {}, ` ${seen(sentence(reason))}`)),
+function output({ view, topic: name, rows_per_second: rate, freshness, verdict, reason }, from) {
+  const fine = FINE.includes(verdict);
+  return node(
+    `output ${name}`,
+    [verdict],
+    from,
+    h("h3", {}, link("view", { name: view }, seen(name))),
+    h(
+      "p",
+      {},
+      fine
+        ? badge(verdict, "Fresh")
+        : [link("alerts", { match: `/${view}` }, badge(verdict)), h("small", {}, ` ${seen(sentence(reason))}`)],
+    ),
+    h("p", {}, `${number(rate, rate < 10 ? 1 : 0)} rows/s · ${age(freshness)}`),
+  );
+}
+
+// The name keeps what this reader reads.
+function consumer({ reader: name, answers }, from) {
+  return node(
+    `reader ${name}`,
+    [],
+    from,
+    h("h3", {}, link("flow", { text: name }, seen(name))),
+    h("p", {}, `${count(answers, "answer")} in 7 days`),
   );
 }
 
@@ -144,46 +277,7 @@ function age(seconds) {
   return seconds === null ? "freshness unknown" : `${duration(seconds)} behind`;
 }
 
-// Draws a line from each node to the nodes that it comes from. On a phone the columns are stacked, without lines.
-function connect(shown) {
-  const flow = shown.querySelector(".flow"), edges = flow?.querySelector(".edges");
-  if (!edges) return;
-  const box = flow.getBoundingClientRect();
-  const nodes = new Map([...flow.querySelectorAll("[data-node]")].map((node) => [node.dataset.node, node]));
-  const lines = [...nodes.values()].flatMap((to) =>
-    (to.dataset.from ?? "").split("\n").filter((from) => nodes.has(from)).map((from) => line(nodes.get(from), to, box))
-  );
-  edges.setAttribute("viewBox", `0 0 ${Math.round(box.width)} ${Math.round(box.height)}`);
-  edges.replaceChildren(...(getComputedStyle(flow).flexDirection === "row" ? lines : []));
-}
-
-function line(from, to, box) {
-  const a = from.getBoundingClientRect(), b = to.getBoundingClientRect();
-  const [x1, y1, x2, y2] = [
-    a.right - box.left,
-    a.top + a.height / 2 - box.top,
-    b.left - box.left,
-    b.top + b.height / 2 - box.top,
-  ];
-  const middle = (x1 + x2) / 2;
-  return s("path", {
-    class: "edge",
-    "data-ends": `${from.dataset.node}\n${to.dataset.node}`,
-    d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`,
-  });
-}
-
 // The pointer or the focus on a node highlights its lines.
 function point(event) {
   light(event.currentTarget, event.target.closest("[data-node]")?.dataset.node ?? null);
-}
-
-function light(flow, node) {
-  const lines = [...flow.querySelectorAll(".edge")];
-  const own = new Set(lines.filter((each) => each.dataset.ends.split("\n").includes(node)));
-  const near = new Set([...own].flatMap((each) => each.dataset.ends.split("\n")));
-  for (const each of lines) each.classList.toggle("lit", own.has(each));
-  for (const each of flow.querySelectorAll("[data-node]")) {
-    each.classList.toggle("lit", own.size > 0 && near.has(each.dataset.node));
-  }
 }

@@ -142,8 +142,10 @@ export function ago(given, until) {
 }
 
 const GOOD = ["RUNNING", "UP_TO_DATE", "BATCH_ONLY", "OK", "EQUAL", "PASSED"];
+const IDLE = ["UNUSED"]; // without work, which is normal
 const BAD = [
   "DOWN",
+  "BROKEN",
   "RESTING",
   "HUNG",
   "STALLED",
@@ -170,8 +172,12 @@ export function word(state) {
   return LABELS[state] ?? sentence(state.toLowerCase().replaceAll("_", " "));
 }
 
+export function isBad(state) {
+  return BAD.includes(state);
+}
+
 export function badge(state, label = word(state)) {
-  const kind = GOOD.includes(state) ? "good" : BAD.includes(state) ? "bad" : "fair";
+  const kind = GOOD.includes(state) ? "good" : isBad(state) ? "bad" : IDLE.includes(state) ? "idle" : "fair";
   return h("span", { class: `badge ${kind}` }, label);
 }
 

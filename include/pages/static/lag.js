@@ -56,7 +56,7 @@ function drawn({ reader, course, rows, changes }) {
   return [
     h("h1", {}, "Lag", h("span", {}, " of ", toReader(reader))),
     h("p", {}, link("freshness", {}, "Compare the freshness of views")),
-    ...(course.total.events.length ? charts(course, changes) : [
+    ...(course.total.events.length ? charts(reader, course, changes) : [
       h(
         "p",
         { class: "quiet" },
@@ -104,7 +104,8 @@ function drawn({ reader, course, rows, changes }) {
   ];
 }
 
-function charts({ at, total, partitions }, changes) {
+// The archive reads every topic, so its throughput is that of the platform.
+function charts(reader, { at, total, partitions }, changes) {
   const lines = (name, title) => [
     { name: title, values: total[name] },
     ...partitions.map((each) => ({ name: `${each.topic} ${each.partition}`, values: each.course[name] })),
@@ -113,7 +114,7 @@ function charts({ at, total, partitions }, changes) {
     chart({ title: "Lag", unit: "events", at, changes, series: lines("events", "Total") }),
     chart({ title: "Freshness", unit: "time", at, changes, series: lines("seconds", "Latest partition") }),
     chart({
-      title: "Throughput",
+      title: reader === "archive" ? "Total throughput of all topics" : "Throughput",
       unit: "events/s",
       at,
       changes,

@@ -1,7 +1,7 @@
 // One reconciliation: its positions, the differing rows with both values, and the rows that a repair changed.
 import { ask, live } from "./live.js";
 import { compareButtons } from "./compare.js";
-import { badge, count, h, link, moment, number, positions, sentence, table, value } from "./kit.js";
+import { badge, count, h, link, moment, number, positions, seen, sentence, table, value } from "./kit.js";
 import { runLink, validation } from "./reconciliations.js";
 import { recordsIn, withRecords } from "./records.js";
 import { keyConditions } from "./rows.js";
@@ -24,7 +24,18 @@ const origin = (r) =>
 
 function drawn(
   id,
-  { reconciliation: r, certificate, columns, positions: at, causes, sample, repairs, key, may_export: mayExport },
+  {
+    reconciliation: r,
+    certificate,
+    columns,
+    positions: at,
+    causes,
+    sample,
+    repairs,
+    key,
+    rules,
+    may_export: mayExport,
+  },
 ) {
   const rowOf = (row) => rowLink(r.view, key, row);
   return [
@@ -57,6 +68,10 @@ function drawn(
         ],
       ].map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content))),
     ),
+    rules.length ? h("h3", {}, "Rules") : null,
+    rules.length
+      ? table(["Rule", "Observed", "Result"], rules.map(rule), "", { keys: rules.map((each) => each.rule) })
+      : null,
     sample.length ? h("h3", {}, "Differing rows") : null,
     sample.length && mayExport
       ? h(
@@ -80,6 +95,14 @@ function drawn(
       : null,
     repairs.length ? h("h3", {}, "Repaired rows") : null,
     repairs.length ? sides(columns, repairs, ["before", "after"], ["Removed", "Added", "Changed"], rowOf) : null,
+  ];
+}
+
+function rule({ rule: text, observed, success }) {
+  return [
+    seen(sentence(text)),
+    observed ? seen(observed) : h("span", { class: "quiet" }, "Not checked"),
+    badge(success ? "PASSED" : "FAILED"),
   ];
 }
 

@@ -4,8 +4,12 @@ import { ask, live } from "./live.js";
 import { ago, badge, count, h, layerOf, link, paragraphs, positions, seen, sentence, table } from "./kit.js";
 import { browser } from "./rows.js";
 import { facts } from "./view-facts.js";
+import { viewHistory } from "./view-history.js";
 import { versionTable } from "./view-versions.js";
 import { proof } from "./views.js";
+
+// The facts have a badge for the freshness and one for the correctness. A third one beside the name would contradict them.
+const FINE = ["UP_TO_DATE", "BATCH_ONLY"];
 
 export function show(given, { shown, form }) {
   const name = given.get("name") ?? "";
@@ -21,9 +25,9 @@ export function show(given, { shown, form }) {
 }
 
 function drawn(found, again) {
-  const { entry, columns, checks, sources, positions: at, alerts, costs, as_of: now } = found;
+  const { entry, columns, checks, sources, positions: at, alerts, costs, history, as_of: now } = found;
   return [
-    h("h1", {}, entry.view, " ", badge(entry.state)),
+    h("h1", {}, entry.view, " ", FINE.includes(entry.state) ? null : badge(entry.state)),
     links(entry),
     facts(found),
     ...paragraphs(entry.about).map((each) => h("p", {}, each)),
@@ -66,6 +70,8 @@ function drawn(found, again) {
     costs ? h("p", { class: "quiet" }, costs) : null,
     h("h3", {}, "Versions"),
     versionTable(found, again),
+    h("h3", {}, "History"),
+    viewHistory(entry.view, history, now),
   ];
 }
 

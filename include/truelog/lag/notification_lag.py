@@ -53,6 +53,11 @@ def is_needed(connection: Connection) -> bool:
     return bool(read_value(connection, _NEEDED))
 
 
+def followed_views(connection: Connection) -> list[str]:
+    """The views whose changed rows the notifier reads."""
+    return [str(view) for (view,) in connection.execute("SELECT view FROM truelog.notification_place ORDER BY 1")]
+
+
 def unread(connection: Connection) -> list[Waiting]:
     """The changed rows that the notifier has not read, by view."""
     return _waiting(connection, _UNREAD)

@@ -18,6 +18,7 @@ from truelog.support.settings import Settings
 
 DEAD_SECONDS = 30.0
 _STALL_SECONDS = 120.0
+_RATE_SECONDS = 300.0  # the time over which the rate of an output is measured
 RESYNC = "resync:"  # how the relay begins the reason (`truelog.relay.view_outputs`)
 
 _OUTPUTS = """
@@ -25,6 +26,15 @@ _OUTPUTS = """
         SELECT extract(epoch FROM now() - made_at)::float8 FROM truelog.output_step s
         WHERE (s.view, s.version) = (o.view, o.version) AND last > o.sent ORDER BY last LIMIT 1
     ) FROM truelog.output o WHERE beginning IS NOT NULL ORDER BY view, version
+"""
+# The relay deletes published steps, so the oldest row that is left can be younger than the last step before the time.
+_RATES = """
+    SELECT view, version, greatest(0, sent - coalesce((
+        SELECT last FROM truelog.output_step s WHERE (s.view, s.version) = (o.view, o.version)
+            AND made_at <= now() - make_interval(secs => %(seconds)s) ORDER BY last DESC LIMIT 1
+    ), (
+        SELECT min(number) - 1 FROM truelog.outbox b WHERE (b.view, b.version) = (o.view, o.version)
+    ), sent)) / %(seconds)s::float8 FROM truelog.output o WHERE beginning IS NOT NULL
 """
 
 
@@ -68,6 +78,12 @@ def look_age(connection: Connection) -> float | None:
         connection, "SELECT extract(epoch FROM now() - looked_at)::float8 FROM truelog.relay"
     )
     return found
+
+
+def publishing_rates(connection: Connection) -> dict[tuple[str, int], float]:
+    """By view and version: published rows per second, of the transactions of the last five minutes."""
+    rows = connection.execute(_RATES, {"seconds": _RATE_SECONDS}).fetchall()
+    return {(str(view), int(str(version))): float(str(rate)) for view, version, rate in rows}
 
 
 def assess(lag: OutputLag, settings: Settings) -> tuple[LagVerdict, str]:

@@ -11,6 +11,7 @@ from datetime import datetime
 from truelog.batch.run_interval import RunInterval
 from truelog.control import event_registry
 from truelog.quality import gx_runner, quality_history, quality_metrics
+from truelog.quality.gx_docs import DocsHead
 from truelog.quality.gx_runner import ValidationRule
 from truelog.quality.quality_history import ValidatedDay
 from truelog.schema.quality import QualityMetric
@@ -45,10 +46,12 @@ def _validate(settings: Settings, connection: Connection, event: str, day: datet
         log.info("%s %s: %s", event, f"{day:%Y-%m-%d %H:%M:%S}", each.description)
     rules = [_rule(event, day, each) for each in metrics if not each.unjudged]
     result = gx_runner.run_validation(settings, event, rules)
-    title = f"{event} on {day:%Y-%m-%d %H:%M:%S}"
-    gx_runner.save_validation(settings, connection, result, title, event=event, day=day, run=run)
+    unchecked = [each.description for each in metrics if each.unjudged]
+    head = DocsHead(f"{event} on {day:%Y-%m-%d %H:%M:%S}", unchecked)
+    gx_runner.save_validation(settings, connection, result, head, event=event, day=day, run=run)
 
 
 def _rule(event: str, day: datetime, metric: QualityMetric) -> ValidationRule:
     row = f"event = '{event}' AND day = '{day.isoformat()}' AND name = '{metric.name}'"
-    return ValidationRule("truelog", "figure", metric.description, f"{row} AND (value < least OR value > most)")
+    outside = f"{row} AND (value < least OR value > most)"
+    return ValidationRule("truelog", "figure", metric.description, outside, metric.observed)

@@ -7,7 +7,8 @@ before rendering and keeps only the tags and attributes that lay out text.
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,17 +33,27 @@ _CLEANER = nh3.Cleaner(
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _ROWS = 20  # unexpected rows on a page; a reconciliation's page shows more
 _DOCUMENT = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
 <link rel="stylesheet" href="../static/pages.css"><link rel="stylesheet" href="../static/data-docs.css"></head>
 <body><main><h1>{title}</h1>{body}</main></body></html>
 """
 
 
-def render_page(title: str, result: Mapping[str, Any]) -> bytes:
+@dataclass(frozen=True)
+class DocsHead:
+    """The title of a page, and the reasons that explain its results."""
+
+    title: str
+    reasons: Sequence[str] = ()
+
+
+def render_page(head: DocsHead, result: Mapping[str, Any]) -> bytes:
     """Render the page of a validation result, given as JSON."""
     parts = [part for each in result["results"] for part in _suite(each)]
-    body = "".join(parts) or "<p>No metric could be checked.</p>"
-    return _DOCUMENT.format(title=html.escape(title), body=body).encode()
+    body = "" if parts else "<p>No metric could be checked.</p>"
+    if head.reasons:
+        body += f"<ul>{''.join(f'<li>{_text(each)}</li>' for each in head.reasons)}</ul>"
+    return _DOCUMENT.format(title=_text(head.title), body=body + "".join(parts)).encode()
 
 
 def store_page(settings: Settings, number: int, page: bytes) -> None:
@@ -94,8 +105,10 @@ def _suite(result: Mapping[str, Any]) -> Iterator[str]:
     for number, section in enumerate(document.to_json_dict()["sections"], 1):
         yield sanitize(view.render({"section": section, "section_loop": {"index": number}}))
     for outcome in result["results"]:
-        rows = (outcome["result"].get("details") or {}).get("unexpected_rows") or []
-        yield from _rows(outcome["expectation_config"]["description"], rows[:_ROWS])
+        config, details = outcome["expectation_config"], outcome["result"].get("details") or {}
+        rows = details.get("unexpected_rows") or []
+        if "observed" not in config["meta"]:
+            yield from _rows(config["description"], rows[:_ROWS])
 
 
 def escape_texts(value: Any) -> Any:
@@ -111,10 +124,18 @@ def _rows(rule: str, rows: list[dict[str, Any]]) -> Iterator[str]:
     """The unexpected rows, which the renderer only counts."""
     if rows:
         heads = "".join(f"<th>{_text(str(name))}</th>" for name in rows[0])
-        yield f"<h3>Rows that break the rule: {_text(rule)}</h3><table><thead><tr>{heads}</tr></thead><tbody>"
+        yield f"<h3>Rows that break the rule: {_text(rule)}</h3>"
+        yield f'<div class="broken"><table><thead><tr>{heads}</tr></thead><tbody>'
         for row in rows:
-            yield "<tr>" + "".join(f"<td>{_text(str(value))}</td>" for value in row.values()) + "</tr>"
-        yield "</tbody></table>"
+            yield "<tr>" + "".join(f"<td>{_text(_value(value))}</td>" for value in row.values()) + "</tr>"
+        yield "</tbody></table></div>"
+
+
+def _value(value: Any) -> str:
+    """A value as the other pages write it."""
+    if value is None:
+        return "NULL"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _text(value: str) -> str:

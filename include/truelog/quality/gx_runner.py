@@ -1,6 +1,7 @@
 """Checks rules about database tables with Great Expectations and stores the results.
 
-A rule selects the rows that break it. Great Expectations counts all such rows, not just a sample.
+A rule selects the rows that break it. Great Expectations counts all such rows, not just a sample. What readers want
+to see is the value that a rule is about, so a stored result has this value instead of the count.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from truelog.quality import gx_docs
+from truelog.quality.gx_docs import DocsHead
 from truelog.storage.database import Connection, read_value
 from truelog.support.settings import Settings
 
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationRule:
-    """A rule about a table, and the condition that selects the rows that break the rule."""
+    """A rule about a table, and the condition that selects the rows that break the rule.
+
+    `observed` is the value that the rule is about. It is None if the rule is about every row.
+    """
 
     schema: str
     table: str
     means: str
     where: str = ""
+    observed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,14 +52,14 @@ def run_validation(settings: Settings, subject: str, rules: Sequence[ValidationR
     if not rules:
         return ValidationResult(subject, None, (), {"results": []})
     results = _checkpoint(settings, subject, rules).run().run_results.values()
-    result = {"results": [each.to_json_dict() for each in results]}  # type: ignore[no-untyped-call]
+    result = {"results": [_with_values(each.to_json_dict()) for each in results]}  # type: ignore[no-untyped-call]
     outcomes = [outcome for suite in result["results"] for outcome in suite["results"]]
     failed = tuple(o["expectation_config"]["description"] for o in outcomes if not o["success"])
     return ValidationResult(subject, not failed, failed, result)
 
 
 def save_validation(
-    settings: Settings, connection: Connection, validation: ValidationResult, title: str, **subject: object
+    settings: Settings, connection: Connection, validation: ValidationResult, about: DocsHead, **subject: object
 ) -> None:
     """Store a result and its Data Docs page. The subject is a reconciliation or an event type's log day."""
     # The second pass turns NaN into text, because JSON has no NaN and PostgreSQL rejects it.
@@ -62,9 +68,23 @@ def save_validation(
     query = sql.SQL("INSERT INTO truelog.validation ({}) VALUES ({}) RETURNING id").format(
         sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join(sql.Placeholder() * len(row))
     )
-    page = gx_docs.render_page(title, plain)
+    page = gx_docs.render_page(about, plain)
     with connection.transaction():
         gx_docs.store_page(settings, read_value(connection, query, list(row.values())), page)
+
+
+def breaking_rows(count: int) -> str:
+    """What is observed of a rule about every row."""
+    return "1 row breaks it" if count == 1 else f"{count:,} rows break it"
+
+
+def _with_values(suite: dict[str, Any]) -> dict[str, Any]:
+    """Replace the number of rows that break a rule. A rule that could not be checked has no number."""
+    for outcome in suite["results"]:
+        count, value = outcome["result"].get("observed_value"), outcome["expectation_config"]["meta"].get("observed")
+        if count is not None:
+            outcome["result"]["observed_value"] = breaking_rows(count) if value is None else value
+    return suite
 
 
 def _checkpoint(settings: Settings, subject: str, rules: Sequence[ValidationRule]) -> "Checkpoint":
@@ -103,5 +123,7 @@ def _expectation(rule: ValidationRule) -> Any:
     from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 
     where = f" WHERE {rule.where.replace('{', '{{').replace('}', '}}')}" if rule.where else ""
-    query = "SELECT * FROM {batch}" + where  # noqa: S608  rules come from the platform and from view authors
-    return UnexpectedRowsExpectation(unexpected_rows_query=query, description=rule.means)
+    meta = {} if rule.observed is None else {"observed": rule.observed}
+    columns = "1 AS broken" if meta else "*"
+    query = f"SELECT {columns} FROM {{batch}}{where}"  # noqa: S608  rules come from the platform and from view authors
+    return UnexpectedRowsExpectation(unexpected_rows_query=query, description=rule.means, meta=meta)

@@ -26,6 +26,15 @@ class ValidatedDay:
 
 
 @dataclass(frozen=True)
+class Validated:
+    """What a validation is about: a reconciliation of a view, or a log day of an event type."""
+
+    reconciliation: int | None
+    view: str | None
+    event: str | None
+
+
+@dataclass(frozen=True)
 class QualityDay:
     """A validated log day with its metrics."""
 
@@ -112,6 +121,17 @@ def latest_validation(connection: Connection, run: str, subject: str) -> int | N
         {"run": run, "subject": subject},
     )
     return found
+
+
+def validated(connection: Connection, number: int) -> Validated | None:
+    """What this validation is about; None if it does not exist."""
+    with connection.cursor(row_factory=class_row(Validated)) as cursor:
+        cursor.execute(
+            "SELECT v.reconciliation, r.view, v.event FROM truelog.validation v "
+            "LEFT JOIN truelog.reconciliation r ON r.id = v.reconciliation WHERE v.id = %s",
+            (number,),
+        )
+        return cursor.fetchone()
 
 
 def _query(connection: Connection, query: str, *parameters: object) -> list[ValidatedDay]:

@@ -6,15 +6,18 @@ passes the view's own checks.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
+from psycopg import sql
 from psycopg.rows import class_row
 
 from truelog.archive import reader as archive_reader
 from truelog.control.view_tables import diff_tables
 from truelog.log.positions import Positions
 from truelog.quality import gx_runner
+from truelog.quality.gx_docs import DocsHead
 from truelog.quality.gx_runner import ValidationResult, ValidationRule
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, BadInput
@@ -33,6 +36,17 @@ class Comparison:
     positions: dict[str, dict[str, int]]
     verdict: str
     reason: str
+    row_count: int
+    missing: int
+    extra: int
+    different: int
+    causes: Sequence[dict[str, Any]]
+
+    @property
+    def reasons(self) -> list[str]:
+        """What explains the verdict."""
+        causes = (f"{each['cause']} ({_rows(each['rows'])}): {each['about']}" for each in self.causes)
+        return [each for each in (self.reason, *causes) if each]
 
     @property
     def refused(self) -> bool:
@@ -71,17 +85,16 @@ def validate_run(settings: Settings, run: str, view: str) -> ValidationResult:
         minimum = _minimum_rows(settings, connection, comparison, declared)
         rules = list(_rules(comparison, declared, minimum, _diff_tables(connection, comparison)))
         result = gx_runner.run_validation(settings, view, rules)
-        gx_runner.save_validation(settings, connection, result, f"{view} and its rebuild", reconciliation=comparison.id)
+        head = DocsHead(f"{view} and its rebuild", comparison.reasons)
+        gx_runner.save_validation(settings, connection, result, head, reconciliation=comparison.id)
     return result
 
 
 def _comparisons(connection: Connection, run: str) -> dict[str, Comparison]:
     with connection.cursor(row_factory=class_row(Comparison)) as cursor:
-        cursor.execute(
-            "SELECT DISTINCT ON (view) id, view, version, positions, verdict, reason FROM truelog.reconciliation "
-            "WHERE run = %s ORDER BY view, id DESC",
-            (run,),
-        )
+        columns = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields(Comparison))
+        newest = "SELECT DISTINCT ON (view) {} FROM truelog.reconciliation WHERE run = %s ORDER BY view, id DESC"
+        cursor.execute(sql.SQL(newest).format(columns), (run,))
         return {comparison.view: comparison for comparison in cursor}
 
 
@@ -114,16 +127,24 @@ def _has_read_an_event(settings: Settings, comparison: Comparison, view: View) -
 
 
 def _rules(comparison: Comparison, view: View, minimum: int, diffs: Mapping[str, str]) -> Iterator[ValidationRule]:
-    row = f"id = {comparison.id} AND"
-    table = ("truelog", "reconciliation")
-    yield ValidationRule(*table, "the streamed table equals its rebuild", f"{row} verdict <> 'EQUAL'")
-    yield ValidationRule(*table, "as many rows streamed as rebuilt", f"{row} missing <> extra")
+    c = comparison
+
+    def rule(means: str, broken: str, observed: str) -> ValidationRule:
+        return ValidationRule("truelog", "reconciliation", means, f"id = {c.id} AND {broken}", observed)
+
+    yield rule("the streamed table equals its rebuild", "verdict <> 'EQUAL'", c.verdict)
+    yield rule("as many rows streamed as rebuilt", "missing <> extra", f"{c.missing:,} missing, {c.extra:,} extra")
     if minimum:
-        yield ValidationRule(*table, f"at least {minimum} rows", f"{row} row_count < {minimum}")
-    yield ValidationRule(*table, "no row differs", f"{row} missing + extra + different > 0")
+        yield rule(f"at least {_rows(minimum)}", f"row_count < {minimum}", _rows(c.row_count))
+    counts = f"{c.missing:,} missing, {c.extra:,} extra, {c.different:,} different"
+    yield rule("no row differs", "missing + extra + different > 0", counts)
     if comparison.verdict != "UNKNOWN":  # otherwise the table may contain the rows of another comparison
         for side, diff in diffs.items():
             name = f"its table of differences{f' in {side}' if side else ''} is empty"
             yield ValidationRule("recon", diff, name, f"_reconciliation = {comparison.id}")
     for check in view.checks:
         yield ValidationRule("views", comparison.view, check, f"NOT ({check})")
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import sql
@@ -56,6 +56,19 @@ class DifferingRow:
     rebuilt: dict[str, Any] | None
     cause: str | None = None  # earlier releases stored no cause
     side: str = ""  # the name of the side table; "" for the view's own
+
+
+@dataclass(frozen=True)
+class ViewStep:
+    """What comparisons found of a view in one interval: its newest rows and bytes, and whether it was ever DIFFERENT.
+
+    The verdict is UNKNOWN only if no comparison had an answer.
+    """
+
+    begins: datetime
+    rows: int | None
+    bytes: int | None
+    verdict: str
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,20 @@ def latest_verdicts(connection: Connection, views: Sequence[str]) -> dict[str, s
         (list(views),),
     ).fetchall()
     return {str(view): str(verdict) for view, verdict in rows}
+
+
+def view_steps(connection: Connection, view: str, step: timedelta, steps: int) -> list[ViewStep]:
+    """The last intervals of this length in which the view was compared, oldest first."""
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT date_bin(%(step)s, finished_at, 'epoch') AS begins, "
+        "(array_agg(row_count ORDER BY id DESC) FILTER (WHERE verdict <> 'UNKNOWN'))[1], "
+        "(array_agg(bytes ORDER BY id DESC) FILTER (WHERE bytes IS NOT NULL))[1], "
+        "CASE WHEN bool_or(verdict = 'DIFFERENT') THEN 'DIFFERENT' WHEN bool_or(verdict = 'EQUAL') THEN 'EQUAL' "
+        "ELSE 'UNKNOWN' END FROM truelog.reconciliation "
+        "WHERE view = %(view)s AND finished_at > now() - %(step)s * %(steps)s GROUP BY begins ORDER BY begins",
+        {"view": view, "step": step, "steps": steps},
+    ).fetchall()
+    return [ViewStep(*row) for row in rows]
 
 
 def reconciliation_detail(connection: Connection, number: int) -> ReconciliationDetail | None:

@@ -80,7 +80,8 @@ def save(connection: Connection, result: ReconcileResult, request: ReconcileRequ
     row = connection.execute(
         "INSERT INTO truelog.reconciliation "
         "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample, "
-        "causes, run, base) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
+        "causes, run, base, bytes) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, "
+        "pg_total_relation_size(to_regclass(format('state.%%I', %s::text)))) RETURNING id",
         (
             result.view,
             result.version,
@@ -97,6 +98,7 @@ def save(connection: Connection, result: ReconcileResult, request: ReconcileRequ
             json.dumps(result.causes),
             request.run,
             result.base,
+            f"{result.view}_v{result.version}",
         ),
     ).fetchone()
     assert row is not None  # noqa: S101

@@ -1,19 +1,28 @@
-"""The flow report: the way of events from topics through archive and views to outputs, with the state of every step."""
+"""The flow report: the way of events from topics through archive and views to outputs and readers, with all states."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from truelog.control import application
+from truelog.apps import launch_history
+from truelog.control import application, topic_status
 from truelog.control.application import ARCHIVE
-from truelog.lag import output_lag
+from truelog.lag import notification_lag, output_lag
 from truelog.lag import report as lag_report
+from truelog.lag.output_lag import OutputLag
 from truelog.lag.report import LagRow
 from truelog.lag.verdict import LagVerdict
 from truelog.relay.view_feed import topic_of
+from truelog.reports import health
 from truelog.reports import view as view_report
 from truelog.reports.view import ViewEntry
+from truelog.serving import view_readers
 from truelog.storage import db_snapshot
+from truelog.storage.database import Connection
+from truelog.support.durations import in_words
 from truelog.support.settings import Settings
+
+_MOST_READERS = 50
+NOTIFIER, RELAY = "notifier", "relay"
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,7 @@ class TopicFlow:
     partitions: int
     events_per_second: float | None
     records: int | None  # that Kafka still has
+    suspended: str  # why an application does not read it, or empty
 
 
 @dataclass(frozen=True)
@@ -46,8 +56,28 @@ class OutputFlow:
 
     topic: str
     view: str
+    rows_per_second: float
+    freshness: float  # the age in seconds of the oldest row that is not published, 0 if there is none
     verdict: LagVerdict
     reason: str
+
+
+@dataclass(frozen=True)
+class ServiceFlow:
+    """A service on the way: RUNNING, DOWN, or UNUSED if it has nothing to do. `reason` says why it does not run."""
+
+    service: str
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ConsumerFlow:
+    """Who reads views: the holder of an API key, with the answers of seven days by view, or the notifier."""
+
+    reader: str
+    views: Sequence[str]
+    answers: int | None  # None for the notifier, which reads changed rows
 
 
 @dataclass(frozen=True)
@@ -56,7 +86,10 @@ class FlowReport:
     archive: ReaderFlow
     views: Sequence[ReaderFlow]
     outputs: Sequence[OutputFlow]
-    applications: Sequence[str]
+    consumers: Sequence[ConsumerFlow]
+    applications: Mapping[str, str]  # with their states
+    relay: ServiceFlow
+    notifier: ServiceFlow
 
 
 def flow_report(settings: Settings) -> FlowReport:
@@ -68,16 +101,59 @@ def flow_report(settings: Settings) -> FlowReport:
     entries = view_report.view_entries(settings)
     with db_snapshot.read_snapshot(settings) as connection:
         lags = lag_report.by_reader(lag_report.rows(settings, connection))
-        outputs = output_lag.outputs(connection)
+        outputs, rates = output_lag.outputs(connection), output_lag.publishing_rates(connection)
+        suspended = {each.topic: each.reason for each in topic_status.suspended_topics(connection)}
+        states, consumers = _states(settings, connection), list(_consumers(connection))
+        relay, notifier = _relay(connection, outputs), _notifier(connection)
     archive = lags.get(ARCHIVE, [])
     topics = _by_topic(archive)
     return FlowReport(
-        [_topic(name, rows) for name, rows in topics.items()],
-        ReaderFlow(ARCHIVE, ARCHIVE, list(topics), "", *_progress(archive), None),
+        [_topic(name, topics.get(name, ()), suspended.get(name, "")) for name in sorted({*topics, *suspended})],
+        ReaderFlow(ARCHIVE, ARCHIVE, list(topics), states[ARCHIVE], *_progress(archive), None),
         [_view(entry, lags.get(entry.view, [])) for entry in entries],
-        [OutputFlow(topic_of(o.view, o.version), o.view, *output_lag.assess(o, settings)) for o in outputs],
-        application.application_names(settings),
+        [_output(each, rates[each.view, each.version], settings) for each in outputs],
+        consumers,
+        states,
+        relay,
+        notifier,
     )
+
+
+def _states(settings: Settings, connection: Connection) -> dict[str, str]:
+    """The state of each application."""
+    names = application.application_names(settings)
+    launches = launch_history.launches(connection, names)
+    statuses = [application.load_status(connection, name) for name in names]
+    return {each.application: health.recorded_state(settings, each, launches[each.application]) for each in statuses}
+
+
+def _consumers(connection: Connection) -> Iterator[ConsumerFlow]:
+    if followed := notification_lag.followed_views(connection):
+        yield ConsumerFlow(NOTIFIER, followed, None)
+    for reader, answers in view_readers.views_of_readers(connection, _MOST_READERS).items():
+        yield ConsumerFlow(reader, sorted(answers), sum(answers.values()))
+
+
+def _relay(connection: Connection, outputs: Sequence[OutputLag]) -> ServiceFlow:
+    age = output_lag.look_age(connection)
+    return _looking(RELAY, age, output_lag.DEAD_SECONDS, is_needed=bool(outputs))
+
+
+def _notifier(connection: Connection) -> ServiceFlow:
+    age, is_needed = notification_lag.look_age(connection), notification_lag.is_needed(connection)
+    return _looking(NOTIFIER, age, notification_lag.DEAD_SECONDS, is_needed=is_needed)
+
+
+def _looking(service: str, age: float | None, limit: float, *, is_needed: bool) -> ServiceFlow:
+    """The state of a service that records when it last looked for work."""
+    if age is not None and age <= limit:
+        return ServiceFlow(service, "RUNNING")
+    looked = "it has never looked for rows" if age is None else f"it last looked {in_words(age)} ago"
+    return ServiceFlow(service, "DOWN" if is_needed else "UNUSED", looked)
+
+
+def _output(lag: OutputLag, rate: float, settings: Settings) -> OutputFlow:
+    return OutputFlow(topic_of(lag.view, lag.version), lag.view, rate, lag.seconds, *output_lag.assess(lag, settings))
 
 
 def _by_topic(rows: Sequence[LagRow]) -> Mapping[str, list[LagRow]]:
@@ -88,10 +164,10 @@ def _by_topic(rows: Sequence[LagRow]) -> Mapping[str, list[LagRow]]:
     return dict(sorted(found.items()))
 
 
-def _topic(name: str, rows: Sequence[LagRow]) -> TopicFlow:
+def _topic(name: str, rows: Sequence[LagRow], suspended: str) -> TopicFlow:
     kept = [row.end - row.earliest for row in rows if row.end is not None and row.earliest is not None]
     rate = lag_report.total(row.rate_in for row in rows)
-    return TopicFlow(name, len(rows), rate, sum(kept) if len(kept) == len(rows) else None)
+    return TopicFlow(name, len(rows), rate, sum(kept) if len(kept) == len(rows) > 0 else None, suspended)
 
 
 def _view(entry: ViewEntry, rows: Sequence[LagRow]) -> ReaderFlow:

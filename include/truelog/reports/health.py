@@ -99,6 +99,12 @@ def application_state(settings: Settings, status: ApplicationStatus, launch: Lau
     return state_name(settings, status, diagnose(settings, status, datetime.now(UTC)), launch)
 
 
+def recorded_state(settings: Settings, status: ApplicationStatus, launch: Launches) -> str:
+    """The state of an application from the database alone, because a query to Kafka could delay a page."""
+    allowed = application.silence_limits(settings, status.application)
+    return state_name(settings, status, application.diagnose_status(status, allowed, datetime.now(UTC)), launch)
+
+
 def state_name(settings: Settings, status: ApplicationStatus, found: Diagnosis | None, launch: Launches) -> str:
     """The state of an application for a given diagnosis."""
     now = datetime.now(UTC)

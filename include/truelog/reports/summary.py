@@ -10,7 +10,7 @@ known yet. For some minutes, that is the state `Starting` instead of a problem f
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from urllib.parse import urlencode
@@ -20,9 +20,8 @@ from truelog.alerts import store as alert_store
 from truelog.alerts.kind import Severity
 from truelog.alerts.rules import Alert
 from truelog.apps import launch_history
-from truelog.apps.launch_history import Launches
 from truelog.control import application, view_status
-from truelog.control.application import ARCHIVE, ApplicationStatus
+from truelog.control.application import ARCHIVE
 from truelog.lag import limits as lag_limits
 from truelog.lag import report as lag_report
 from truelog.lag.report import LagRow, by_reader, freshness, lag_events
@@ -146,7 +145,7 @@ def load_summary(settings: Settings) -> PlatformSummary:
             view: each.certified_age
             for view, each in verification_status.verification_statuses(connection, made).items()
         }
-    states = {each.application: _state(settings, each, launches[each.application]) for each in statuses}
+    states = {each.application: health.recorded_state(settings, each, launches[each.application]) for each in statuses}
     worst = {reader: lag_report.worst(partitions) for reader, partitions in rows.items()}
     first_start = young and (not made or "STARTING" in states.values())
     facts = Facts(alerts, list(dict.fromkeys(unwatched)), states, views, verdicts, worst, first_start)
@@ -169,12 +168,6 @@ def _age(connection: Connection) -> timedelta:
     assert row  # noqa: S101  an aggregate has a row
     age: timedelta = row[0]
     return age
-
-
-def _state(settings: Settings, status: ApplicationStatus, launch: Launches) -> str:
-    """The application state, from the database alone. A Kafka query could delay the card."""
-    allowed = application.silence_limits(settings, status.application)
-    return health.state_name(settings, status, application.diagnose_status(status, allowed, datetime.now(UTC)), launch)
 
 
 def card_state(facts: Facts) -> PlatformState:

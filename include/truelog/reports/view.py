@@ -5,7 +5,7 @@ If a file cannot be loaded, the view is listed with the reason, so that no view 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from truelog.apps import reader_positions
@@ -15,7 +15,9 @@ from truelog.lag import freshness_series
 from truelog.lag import report as lag_report
 from truelog.lag.freshness_series import FreshnessTimeline
 from truelog.lag.time_steps import TimeRange
-from truelog.reconcile import verification_status
+from truelog.lag.verdict import LagVerdict
+from truelog.reconcile import reconcile_history, verification_status
+from truelog.reconcile.reconcile_history import ViewStep
 from truelog.reports.declared_view import about_view, declared_view
 from truelog.schema.event import EventType
 from truelog.schema.loading.events import load_proposals
@@ -32,6 +34,7 @@ from truelog.views import catalogue
 from truelog.views.view import View
 
 _DAY = TimeRange(86_400)
+_STEP, _STEPS = timedelta(hours=12), 60  # of the history: 30 days
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,22 @@ class SourceTopic:
 
 
 @dataclass(frozen=True)
+class ViewWork:
+    """How long the stream has worked on the deployed version: wall seconds for this many records.
+
+    The steps of one view follow each other, so these seconds also contain what it waited for cores and for PostgreSQL.
+    """
+
+    preparing: float
+    merging: float
+    records: int
+
+
+@dataclass(frozen=True)
 class ViewDetail:
     """`freshness` has the last day. `seconds` is the freshness now.
 
-    It and `events_per_second` are None without a current sample of all partitions.
+    It and `events_per_second` are None without a current sample of all partitions. A batch-only view has no `work`.
     """
 
     entry: ViewEntry
@@ -113,8 +128,11 @@ class ViewDetail:
     positions: dict[str, dict[int, int]]  # by topic and partition
     freshness: FreshnessTimeline
     seconds: float | None
+    lag: LagVerdict | None
     events_per_second: float | None
+    work: ViewWork | None
     readers: Sequence[ViewReader]
+    history: Sequence[ViewStep]  # of 30 days, in steps of 12 hours
     costs: str = ""  # what a backfill costs
 
 
@@ -138,8 +156,11 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         positions = reader_positions.view_positions(connection, [view])[view].positions.plain()
         freshness = freshness_series.freshness_timeline(connection, [view], _DAY, settings.lag_poll_seconds, [view])
         lag = lag_report.rows(settings, connection, [view])
-        readers = view_readers.readers(connection, view)
-    now = (freshness, lag_report.freshness(lag), lag_report.total(each.rate_counted for each in lag), readers)
+        read = (view_readers.readers(connection, view), reconcile_history.view_steps(connection, view, _STEP, _STEPS))
+        work = _work(connection, view)
+    verdict = lag_report.worst(lag).verdict if lag else None
+    rate = lag_report.total(each.rate_counted for each in lag)
+    now = (freshness, lag_report.freshness(lag), verdict, rate, work, *read)
     if entry.broken:
         columns = [ViewColumn(n, "", c["type"], c["comment"]) for n, c in existing.items()]
         return ViewDetail(entry, columns, (), (), versions, positions, *now)
@@ -156,6 +177,15 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         *now,
         declared.backfill_cost,
     )
+
+
+def _work(connection: Connection, view: str) -> ViewWork | None:
+    row: tuple[Any, ...] | None = connection.execute(
+        "SELECT preparing, merging, records FROM truelog.merge_tally JOIN truelog.deployed USING (view, version) "
+        "WHERE view = %s AND records > 0",
+        (view,),
+    ).fetchone()
+    return None if row is None else ViewWork(*row)
 
 
 def backfill_costs(settings: Settings, views: Sequence[str]) -> dict[str, str]:

@@ -77,14 +77,18 @@ class QualityMetric:
     unjudged: str = ""
 
     @property
+    def observed(self) -> str:
+        return self._text(self.value)
+
+    @property
     def description(self) -> str:
         """The metric and its bounds as text."""
         if self.unjudged:
-            return f"{self.name} {self._text(self.value)}: not checked, {self.unjudged}"
+            return f"{self.name} {self.observed}: not checked, {self.unjudged}"
         bounds = [f"at least {self._text(self.least)}"] if self.least else []
         bounds += [f"at most {self._text(self.most)}"] if self.most is not None else []
         usual = "" if self.usual is None else f", usually {self._text(self.usual)}"
-        return f"{self.name} {self._text(self.value)}: {' and '.join(bounds)}{usual}"
+        return f"{self.name} {self.observed}: {' and '.join(bounds)}{usual}"
 
     def _text(self, number: float | None) -> str:
         """A count as a number, and a share as a percentage."""

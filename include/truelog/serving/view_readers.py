@@ -32,6 +32,17 @@ def add(connection: Connection, answers: Mapping[tuple[str, str], int]) -> None:
         )
 
 
+def views_of_readers(connection: Connection, most: int) -> dict[str, dict[str, int]]:
+    """The answers that each reader got in the last seven days, by view: the busiest readers, at most so many."""
+    rows = connection.execute(
+        "SELECT reader, jsonb_object_agg(view, answers) FROM (SELECT reader, view, sum(answers)::bigint AS answers "
+        "FROM truelog.view_reader WHERE last_at > now() - make_interval(days => %s) GROUP BY reader, view) AS of_view "
+        "GROUP BY reader ORDER BY sum(answers) DESC, reader LIMIT %s",
+        (_DAYS, most),
+    ).fetchall()
+    return {str(reader): views for reader, views in rows}
+
+
 def readers(connection: Connection, view: str) -> list[ViewReader]:
     """The readers of the last seven days, those with the most answers first."""
     rows = connection.execute(

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from truelog.quality import gx_docs
+from truelog.quality.gx_docs import DocsHead
 from truelog.support.settings import Settings
 
 
@@ -71,9 +72,11 @@ def test_every_text_of_a_result_is_escaped() -> None:
 
 
 def test_a_page_is_deleted_after_its_retention(s3: Settings) -> None:
-    gx_docs.store_page(s3, 4711, gx_docs.render_page("nothing of <it>", {"results": []}))
+    head = DocsHead("nothing of <it>", ["late 2 %: not <checked>"])
+    gx_docs.store_page(s3, 4711, gx_docs.render_page(head, {"results": []}))
     assert gx_docs.drop_old_pages(s3) == 0
     found = gx_docs.read_page(s3, 4711) or b""
     assert b"<h1>nothing of &lt;it&gt;</h1><p>No metric could be checked.</p>" in found
+    assert b"<li>late 2 %: not &lt;checked&gt;</li>" in found
     assert gx_docs.drop_old_pages(s3.model_copy(update={"data_docs_keep_seconds": 1e-6})) >= 1
     assert gx_docs.read_page(s3, 4711) is None

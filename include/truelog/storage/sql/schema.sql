@@ -215,7 +215,8 @@ CREATE TABLE truelog.reconciliation (
     causes jsonb NOT NULL DEFAULT '[]',  -- the known causes of differing rows: each cause with its number of rows and its evidence
     base text,  -- the certificate from which an incremental comparison began; NULL if the comparison read everything
     run text,  -- the run of the `reconcile` DAG that requested the comparison; NULL if a user requested it on the command line
-    finished_at timestamptz NOT NULL DEFAULT now()
+    finished_at timestamptz NOT NULL DEFAULT now(),
+    bytes bigint  -- the size of the streamed table with its indexes; NULL if there was none
 );
 CREATE INDEX reconciliation_view ON truelog.reconciliation (view, version, id);
 CREATE INDEX reconciliation_newest ON truelog.reconciliation (view, id);

@@ -5,11 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from tests.builders.outputs import an_output, forget_outputs, forget_relay, the_relay_looked
+from tests.builders.outputs import an_output, forget_outputs, forget_relay, forget_rows, the_relay_looked
 from tests.command import answer, truelog
 from truelog.alerts.kind import KINDS
 from truelog.alerts.rules import Observation
 from truelog.alerts.sources import lag as alert_lag
+from truelog.lag import output_lag
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
@@ -76,3 +77,12 @@ def test_the_list_of_outputs(postgresql: Settings, outputs: Connection) -> None:
     assert answer("output", "list", exit_code=1)["outputs"][1]["verdict"] == "WARN"
     shown = truelog("output", "list")
     assert (shown.returncode, "view.late.v1" in shown.stdout) == (1, True)
+
+
+def test_the_rate_of_an_output_ignores_rows_that_were_published_and_deleted_before(outputs: Connection) -> None:
+    an_output(outputs, "busy", sent=1, ago=timedelta(minutes=1))
+    an_output(outputs, "quiet", sent=1, ago=HOUR)
+    rates = {("busy", 1): 1 / 300, ("quiet", 1): 0.0}
+    assert output_lag.publishing_rates(outputs) == rates
+    forget_rows(outputs, "quiet")
+    assert output_lag.publishing_rates(outputs) == rates
