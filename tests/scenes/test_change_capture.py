@@ -18,7 +18,8 @@ from tests.scenes.batch import Batch
 from tests.scenes.captured_kinds import NEVER, Kinds, captured_kinds, row_of
 from tests.scenes.captured_shop import NAME, CapturedShop, captured_shop
 from truelog.alerts.sources import resources
-from truelog.capture import comparison, epochs, invalid_changes, snapshot, worker
+from truelog.capture import comparison, epochs, invalid_changes, last_comparison, snapshot, worker
+from truelog.capture.comparison import SourceComparison
 from truelog.capture.slot import Verdict
 from truelog.capture.source_table import publication
 from truelog.log import topics
@@ -54,6 +55,9 @@ def test_the_command_line_shows_the_capture(shop: CapturedShop) -> None:
     assert (equal["view"], equal["verdict"], equal["rows"], equal["keys"]) == (NAME, "EQUAL", 3, [])
     assert answer("capture", "status")["tables"][0]["compared"]["verdict"] == "EQUAL"
     assert truelog("capture", "status").stdout.startswith(f"{NAME}  OK  behind: ")
+    with connect(shop.settings, autocommit=True) as connection:
+        last_comparison.record(connection, NAME, SourceComparison(NAME, comparison.DIFFERENT, 3, extra=1))
+    assert answer("capture", "status", exit_code=1)["tables"][0]["verdict"] == "OK"
     assert truelog("reconcile", NAME, "--source").stdout.startswith(f"{NAME}  3 rows  0 missing")
 
 

@@ -1,8 +1,9 @@
 """The rows of captured tables whose last change is invalid: their views have an earlier value, or lack the row.
 
-The changes that came to a topic since the last look are judged as the stream judges them. A later valid change of the
-row, a truncation, or the end of a later snapshot makes the view right again. A look reads portions of the topic until
-its time is over, and the rows that are stored for the keys of each portion.
+The changes that came to a topic since the last look are judged as the stream judges them, and all changes again in
+another reading of the event type. A later valid change of the row, a truncation, or the end of a later snapshot makes
+the view right again. A look reads portions of the topic until its time is over, and the rows that are stored for the
+keys of each portion.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from truelog.schema.change import key_text, row_and_place
 from truelog.schema.event import EventType
 from truelog.schema.event_version import judge
 from truelog.schema.record_validation import TOMBSTONE
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.support.settings import KafkaUser, Settings
 
 _PORTION = 20_000  # offsets
@@ -63,9 +64,9 @@ def follow(settings: Settings, connection: Connection, event_type: EventType, se
 
 
 def _follow_portion(settings: Settings, connection: Connection, event_type: EventType) -> bool:
-    """Judge the next changes. False at the end of the topic."""
+    """Judge the next changes. False at the end of the topic, or if another look has begun another reading meanwhile."""
     name = event_type.name
-    begin, end = _checked(connection, name), topics.end_offsets(settings, [name]).at(name, 0)
+    begin, end = _checked(connection, event_type), topics.end_offsets(settings, [name]).at(name, 0)
     first = topics.earliest_offsets(settings, [name]).at(name, 0)
     begin = first if begin > end else max(begin, first)  # a topic that was made again begins again
     until = min(end, begin + _PORTION)
@@ -74,11 +75,14 @@ def _follow_portion(settings: Settings, connection: Connection, event_type: Even
     portion = range_reader.read(settings.kafka(KafkaUser.READER), [Range(name, 0, begin, until)])
     changes = [change for records in portion for change in judged(event_type, records)]
     with connection.transaction():
-        record(connection, name, changes)
-        connection.execute(
-            "UPDATE truelog.capture SET checked_offset = %s, unjudged = %s WHERE event_type = %s",
-            (until, end - until, name),
+        advanced = connection.execute(
+            "UPDATE truelog.capture SET checked_offset = %s, unjudged = %s "
+            "WHERE event_type = %s AND checked_reading = %s",
+            (until, end - until, name, event_type.reading),
         )
+        if not advanced.rowcount:
+            return False
+        record(connection, name, changes)
     return until < end
 
 
@@ -134,9 +138,18 @@ def folded(changes: Iterable[Judged], before: Mapping[str, InvalidChange]) -> di
     return found
 
 
-def _checked(connection: Connection, name: str) -> int:
-    found = connection.execute("SELECT checked_offset FROM truelog.capture WHERE event_type = %s", (name,)).fetchone()
-    return 0 if found is None else int(str(found[0]))
+def _checked(connection: Connection, event_type: EventType) -> int:
+    """Up to where the changes were judged. In another reading of the event type, all of them are judged again."""
+    with connection.transaction():
+        begun = connection.execute(
+            "UPDATE truelog.capture SET checked_offset = 0, checked_reading = %(reading)s "
+            "WHERE event_type = %(name)s AND checked_reading <> %(reading)s",
+            {"name": event_type.name, "reading": event_type.reading},
+        ).rowcount
+        if begun:
+            connection.execute("DELETE FROM truelog.invalid_change WHERE event_type = %s", (event_type.name,))
+        query = "SELECT checked_offset FROM truelog.capture WHERE event_type = %s"
+        return int(read_value(connection, query, (event_type.name,)) or 0)
 
 
 def _of_keys(connection: Connection, name: str, keys: Iterable[str]) -> dict[str, InvalidChange]:

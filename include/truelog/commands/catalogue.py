@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 from truelog.commands import claims
-from truelog.commands.declaration import Command, Fold
+from truelog.commands.declaration import LONGEST_KEY, Command, Fold, no_claims
 from truelog.schema import declaration_files
+from truelog.schema.event import EventTypes
 from truelog.schema.loading import declaration_module
 from truelog.support.errors import BadDeclaration
 
@@ -55,6 +56,33 @@ def load(folder: Path = COMMANDS) -> Catalogue:
             refused[name] = str(bad)
             log.warning("the command %s is refused: %s", name, bad)
     return Catalogue(commands, refused)
+
+
+def usable_folds(catalogue: Catalogue, types: EventTypes) -> dict[str, Fold]:
+    """The folds of the catalogue whose event types have states, by event type."""
+    return {event: fold for event, fold in catalogue.folds.items() if problem(types, event) is None}
+
+
+def refusals(catalogue: Catalogue, types: EventTypes) -> dict[str, str]:
+    """The reason for each command that cannot be decided: its file, or an event type that it needs."""
+    problems = {event: reason for event in catalogue.folds if (reason := problem(types, event)) is not None}
+    refused = dict(catalogue.refused)
+    for name, command in catalogue.commands.items():
+        needed = {command.fold.event} if command.claims is no_claims else {command.fold.event, claims.CLAIM}
+        if reasons := [problems[event] for event in sorted(needed & problems.keys())]:
+            refused[name] = "; ".join(reasons)
+    return refused
+
+
+def problem(types: EventTypes, event: str) -> str | None:
+    """Why the keys of this event type have no states, or None."""
+    event_type = types.get(event)
+    if event_type is None:
+        return f"{event} is not a registered event type. Add its file to include/events/, and run `truelog up`."
+    longest = [field.longest for field in event_type.fields if field.name == event_type.topic.key]
+    if not longest or longest[0] is None or longest[0] > LONGEST_KEY:
+        return f"{event}: commands need a key of at most {LONGEST_KEY} characters. Declare one with max_length."
+    return None
 
 
 def code_of(fold: Fold) -> str:

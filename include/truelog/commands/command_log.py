@@ -5,7 +5,7 @@
 
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -70,6 +70,7 @@ def decide_all(
 
     Raises:
         FoldChanged: the session must confirm the states again. Nothing was stored.
+        FoldFailed: a fold cannot read an event of one of these commands, or an earlier one. Nothing was stored.
     """
     answers: list[Stored] | None = None
     keys = sorted({name for each in requests for name in key_names(each)})
@@ -138,6 +139,7 @@ def _decide_each(
         decided.append(_Decided(receipt, request, replace(outcome, answer=answer)))
         answers.append(Stored(outcome.status, answer, receipt, request.body_sha256))
         known[request.sender] = answers[-1]
+    current.fold()
     return answers, decided
 
 
@@ -154,13 +156,15 @@ def _draw_numbers(connection: Connection, count: int) -> int:
 
 def _write_decisions(connection: Connection, decided: Sequence[_Decided]) -> bool:
     """Write the decisions. False if an idempotency key is in use."""
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO truelog.command (receipt, command, key, sender, idempotency_key, body_sha256, status, answer) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (sender, idempotency_key) DO NOTHING",
-            [_decision_row(each) for each in decided],
-        )
-        return cursor.rowcount == len(decided) or not decided
+    if not decided:
+        return True
+    written = connection.execute(
+        "INSERT INTO truelog.command (receipt, command, key, sender, idempotency_key, body_sha256, status, answer) "
+        "SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::smallint[], "
+        "%s::jsonb[]) ON CONFLICT (sender, idempotency_key) DO NOTHING",
+        _columns(map(_decision_row, decided)),
+    )
+    return written.rowcount == len(decided)
 
 
 def _decision_row(decided: _Decided) -> tuple[object, ...]:
@@ -171,17 +175,22 @@ def _decision_row(decided: _Decided) -> tuple[object, ...]:
 
 def _write_events(connection: Connection, decided: Sequence[_Decided], first: int) -> None:
     rows = [(each.receipt, event) for each in decided for event in each.outcome.events]
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO truelog.command_event (number, receipt, event_id, event, key, value) "
-            "VALUES (%s, %s, %s, %s, %s, %s)",
-            [
-                (number, receipt, each.event_id, each.event, each.key, each.value)
-                for number, (receipt, each) in enumerate(rows, first)
-            ],
-        )
-    if rows:
-        connection.execute(f"NOTIFY {WRITTEN}")
+    if not rows:
+        return
+    connection.execute(
+        "INSERT INTO truelog.command_event (number, receipt, event_id, event, key, value) "
+        "SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::bytea[])",
+        _columns(
+            (number, receipt, each.event_id, each.event, each.key, each.value)
+            for number, (receipt, each) in enumerate(rows, first)
+        ),
+    )
+    connection.execute(f"NOTIFY {WRITTEN}")
+
+
+def _columns(rows: Iterable[tuple[object, ...]]) -> list[list[object]]:
+    """The columns of some rows, because one statement with columns takes less time than a statement for each row."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _now() -> datetime:

@@ -1,14 +1,17 @@
 """The decider: one thread of a collector, which decides the commands that arrive meanwhile in one transaction."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from queue import Empty, SimpleQueue
 
 import psycopg
 
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.command_log import Stored
+from truelog.commands.folding.states import FoldFailed
 from truelog.commands.request import CommandRequest
 from truelog.commands.session import Session
 from truelog.schema.event import EventTypes
@@ -18,9 +21,16 @@ from truelog.support.settings import Settings
 log = logging.getLogger(__name__)
 
 _MOST = 200  # commands in a transaction
+_MOST_WAITING = 2_000  # commands
 _WAIT_SECONDS = 0.2
 
-_Waiting = tuple[CommandRequest, "Future[Stored]"]
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A command whose decision has not begun."""
+
+    request: CommandRequest
+    future: "Future[Stored]" = field(default_factory=Future)
 
 
 class Decider:
@@ -37,31 +47,55 @@ class Decider:
         """The decision, which is in PostgreSQL when the future is done.
 
         The future raises ServiceDown if nothing is known about the decision. The same idempotency key then finds it.
+        It can be cancelled until the decision begins.
+
+        Raises:
+            ServiceDown: too many commands wait. This one is not decided.
         """
-        future: Future[Stored] = Future()
-        self._queue.put((request, future))
-        return future
+        if self._queue.qsize() >= _MOST_WAITING:
+            raise ServiceDown(f"{_MOST_WAITING:,} commands wait for a decision already")
+        waiting = _Waiting(request)
+        self._queue.put(waiting)
+        return waiting.future
 
     def work(self) -> None:
         """Decide what has arrived. Only one thread may call this."""
-        if not (waiting := self._arrived()):
-            return
+        begun = [each for each in self._arrived() if each.future.set_running_or_notify_cancel()]
+        if begun:
+            self._decide(begun)
+
+    def _decide(self, begun: Sequence[_Waiting]) -> None:
         try:
-            self._session = self._session or Session(self._settings, self._catalogue)
-            decided = self._session.decide(self._types(), [request for request, _ in waiting])
+            types = self._types()
+            self._session = self._session or Session(self._settings, self._catalogue, types)
+            decided = self._session.decide(types, [each.request for each in begun])
         except NoRoom as full:
-            _fail(waiting, full)  # the session stays: while Kafka is down, another one could not begin
+            _fail(begun, full)  # the session stays: while Kafka is down, another one could not begin
+        except FoldFailed as error:
+            self._decide_apart(begun, error)
         except (psycopg.Error, TruelogError) as error:
             self.stop()
             log.warning("no decision: %s", error)
-            _fail(waiting, ServiceDown(str(error) if isinstance(error, TruelogError) else "no database"))
+            _fail(begun, ServiceDown(str(error) if isinstance(error, TruelogError) else "no database"))
         except Exception as error:  # a defect, which must not end the thread
             self.stop()
             log.exception("no decision")
-            _fail(waiting, error)
+            _fail(begun, error)
         else:
-            for (_, future), stored in zip(waiting, decided, strict=True):
-                future.set_result(stored)
+            for each, stored in zip(begun, decided, strict=True):
+                each.future.set_result(stored)
+
+    def _decide_apart(self, begun: Sequence[_Waiting], failed: FoldFailed) -> None:
+        """Decide each command alone, so that only those fail whose keys have an event that the fold cannot read."""
+        if len(begun) == 1:
+            log.error("no decision", exc_info=failed)
+            begun[0].future.set_result(Stored(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": str(failed)}))
+            return
+        for each in begun:
+            if self._session is None:
+                _fail([each], ServiceDown("the session has ended"))
+            else:
+                self._decide([each])
 
     def stop(self) -> None:
         """Close the session. The next command begins another one."""
@@ -80,6 +114,6 @@ class Decider:
         return waiting
 
 
-def _fail(waiting: list[_Waiting], error: Exception) -> None:
-    for _, future in waiting:
-        future.set_exception(error)
+def _fail(begun: Iterable[_Waiting], error: Exception) -> None:
+    for each in begun:
+        each.future.set_exception(error)

@@ -57,7 +57,7 @@ def decide(types: EventTypes, states: States, request: CommandRequest, now: date
     _require_own_keys(request, made)
     states.add(made)
     listed = [{"event": each.event, "event_id": each.event_id} for each in made]
-    return Outcome(ACCEPTED, {"version": states[own].version, "events": listed}, made)
+    return Outcome(ACCEPTED, {"version": states.version(own), "events": listed}, made)
 
 
 def _refused(reason: str, version: int) -> Outcome:

@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+LONGEST_KEY = 500  # characters, so that PostgreSQL can index each key
+
 State = Mapping[str, Any]  # JSON; empty for a key without events
 Payload = Mapping[str, Any]  # the fields of an event without its envelope, as the decoder reads them
 

@@ -1,11 +1,12 @@
 """The command log as the feed of a relay, which publishes accepted events to their topics."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from truelog.relay.feed import Beginning, Row
 from truelog.relay.place import Place
 from truelog.storage.database import Connection, read_value
+from truelog.support.errors import ServiceDown
 
 WRITTEN = "truelog_command_written"  # the channel that says that the command log contains new events
 _PORTION = 500  # events in one transaction of Kafka
@@ -41,15 +42,20 @@ class CommandFeed:
         """Upkeep removes old rows (`truelog.maintenance.retention`), because answers are repeated from them."""
 
 
-def begin_again(connection: Connection, place: Place | None) -> None:
+def begin_again(connection: Connection, place: Place | None, read: Collection[str]) -> None:
     """Give new numbers, beyond the place, to all events that are not in the log.
 
     A database that was restored from a backup has numbers that the relay has published with other events. The reader
-    of the folds must have read the log to its end, so that the events without coordinates were never published.
+    of the folds must have read the log of the event types `read` to its end, so that their events without coordinates
+    were never published.
+
+    Raises:
+        ServiceDown: events of other types have no coordinates, so they may have been published. Nothing has changed.
     """
     last = 0 if place is None else place.number
     with connection.transaction():
         stored: int = read_value(connection, "SELECT last FROM truelog.command_number FOR UPDATE")
+        _require_all_read(connection, read)
         first = max(last, stored) + 1
         renumbered = connection.execute(
             "UPDATE truelog.command_event AS e SET number = %s + n.place FROM (SELECT number, "
@@ -60,4 +66,17 @@ def begin_again(connection: Connection, place: Place | None) -> None:
         connection.execute(
             "UPDATE truelog.command_number SET beginning = %s, first = %s, last = %s",
             (uuid.uuid4(), first, first + renumbered - 1),
+        )
+
+
+def _require_all_read(connection: Connection, read: Collection[str]) -> None:
+    rows = connection.execute(
+        'SELECT DISTINCT event FROM truelog.command_event WHERE "offset" IS NULL AND event <> ALL(%s) ORDER BY event',
+        (list(read),),
+    )
+    if unread := ", ".join(event for (event,) in rows):
+        raise ServiceDown(
+            f"accepted events of {unread} may be in the log already, but no fold reads {unread}, so they cannot get "
+            "new numbers. Restore the files of their commands and of their event types, run `truelog up`, and restart "
+            "the service `commands`."
         )

@@ -8,12 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from truelog.commands.catalogue import Catalogue
-from truelog.commands.declaration import Command, Fields
+from truelog.commands.declaration import LONGEST_KEY, Command, Fields
 from truelog.schema.record_validation import first_invalid
 from truelog.support.errors import BadInput
 
 EXPECTED = "expected_version"
-LONGEST_KEY = 500  # characters, so that PostgreSQL can index each key
 _LONGEST_IDEMPOTENCY_KEY = 255
 
 

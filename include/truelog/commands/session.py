@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from truelog.commands.catalogue import Catalogue
+from truelog.commands.catalogue import Catalogue, usable_folds
 from truelog.commands.command_log import Generations, Stored, decide_all
 from truelog.commands.folding.fold_positions import confirm
 from truelog.commands.request import CommandRequest
@@ -26,21 +26,23 @@ class Session:
         ServiceDown: the states do not contain the log yet, or Kafka does not answer.
     """
 
-    def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue, types: EventTypes) -> None:
         self._catalogue = catalogue
         self._room = Room(settings.command_waiting_events)
         self._connection = connect(settings, autocommit=True)
         try:
-            self._generations: Generations = confirm(self._connection, settings, catalogue)
+            folds = usable_folds(catalogue, types)
+            self._generations: Generations = confirm(self._connection, settings, catalogue, folds)
         except BaseException:
             self._connection.close()
             raise
 
     def decide(self, types: EventTypes, requests: Sequence[CommandRequest]) -> list[Stored]:
-        """Decide commands in their order. After an error other than NoRoom, the session is no longer used.
+        """Decide commands in their order. After another error than these, the session is no longer used.
 
         Raises:
             NoRoom: too many accepted events wait for the log. Nothing was decided.
+            FoldFailed: the fold of one of the keys cannot read an event. Nothing was decided.
         """
         self._room.require(self._connection)
         return decide_all(self._connection, self._catalogue, types, self._generations, requests)

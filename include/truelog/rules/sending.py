@@ -64,7 +64,7 @@ def decide(settings: Settings, command: str, **fields: Any) -> Sent:
     _require_registered({commands.commands[command].fold.event}, types)
     body = json.dumps({**fields, "decided_by": by_hand()}).encode()
     asked = request.parse(commands, command, body, Sender(by_hand()))
-    with Session(settings, commands) as session:
+    with Session(settings, commands, types) as session:
         [stored] = session.decide(types, [asked])
     if stored.receipt is None or not stored.is_accepted:
         return Sent(asked.key, refused=str(stored.answer.get("refused") or stored.answer.get("error")))

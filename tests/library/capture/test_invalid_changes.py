@@ -1,23 +1,28 @@
 """The rows whose last change is invalid are known, however the log is cut into looks and whatever is sent again."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from confluent_kafka import Producer
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders.changes import change, ended
+from tests.deadline import deadline
 from truelog.alerts.sources.captured_rows import invalid_findings
 from truelog.capture import epochs, invalid_changes
 from truelog.capture.invalid_changes import InvalidChange, Judged, Summary, folded, judged
+from truelog.log import topics
 from truelog.log.range_reader import RAW
 from truelog.schema.event import EventType
 from truelog.schema.loading.events import load_event, load_events
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect
+from truelog.support.settings import Settings
 
 CUSTOMERS = load_events()["customers"]
 KEYS = st.integers(1, 3)
@@ -56,6 +61,7 @@ def expected(steps: list[tuple[str, int]]) -> set[str]:
     return {key for key, kind in last.items() if kind == "bad"}
 
 
+@settings(deadline=None)
 @given(st.lists(STEPS, max_size=12), st.data())
 def test_the_rows_are_those_of_a_naive_loop_in_any_looks_and_when_records_are_sent_again(
     steps: list[tuple[str, int]], data: st.DataObject
@@ -120,6 +126,45 @@ def test_a_look_keeps_the_rows_of_other_keys_unless_it_closes_them(captured: Con
     assert seen(*(Judged(str(key), f"{key}", "since: bad") for key in range(1, 6))) == ["1", "2", "3", "4", "5"]
     assert seen(Judged("2", "6"), Judged("6", "6", "name: bad")) == ["1", "3", "4", "5", "6"]
     assert seen(Judged("4", "3"), Judged(None, "4", closes=True)) == ["4", "5", "6"]
+
+
+DATES_AS_TEXT = """
+from truelog import Change, Topic
+TOPIC = Topic(key="id", subject=(), partitions=1, retention="7 days", compacted=True, source="public.customers")
+class Customers(Change):
+    id: int | None = None
+    since: str | None = None
+"""
+
+
+def test_another_reading_judges_all_changes_again(
+    platform: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new version has a text instead of a time, so the invalid change is valid. A late look changes nothing."""
+    (tmp_path / "customers.py").write_text(DATES_AS_TEXT)
+    again = replace(load_event(tmp_path / "customers.py"), reading=1)
+    topics.sync_topics(platform, {"customers": CUSTOMERS})
+    producer = Producer({**platform.kafka(), "acks": "all"})
+    producer.produce("customers", change("updated", {"id": 7, "since": "infinity"}, lsn=5), b"7")
+    assert producer.flush(deadline(10)) == 0
+    with connect(platform, autocommit=True) as connection, connect(platform, autocommit=True) as other:
+
+        def found(event_type: EventType, by: Connection = connection) -> list[str]:
+            invalid_changes.follow(platform, by, event_type, 5)
+            return [each.key for each in invalid_changes.load(by, "customers")]
+
+        def judged_late(*judging: Any) -> list[Judged]:
+            monkeypatch.undo()
+            patched.setattr(invalid_changes, "judged", judged)
+            assert found(again, other) == []
+            return judged(*judging)
+
+        epochs.begin(connection, "customers")
+        with monkeypatch.context() as patched:
+            patched.setattr(invalid_changes, "judged", judged_late)
+            assert found(CUSTOMERS) == []
+        for event_type, keys in ((CUSTOMERS, ["7"]), (again, []), (again, [])):
+            assert found(event_type) == keys
 
 
 def test_an_alert_counts_rows_and_names_reasons_but_no_key(captured: Connection) -> None:

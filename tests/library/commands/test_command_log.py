@@ -3,6 +3,7 @@
 import json
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,17 @@ from tests.library.commands.decisions import (
     statuses_of,
 )
 from truelog.commands import catalogue, history
+from truelog.commands.catalogue import Catalogue
 from truelog.commands.claims import CLAIM
 from truelog.commands.command_log import FoldChanged, Stored, decide_all
 from truelog.commands.decision import ACCEPTED, CONFLICT, REFUSED
-from truelog.commands.declaration import State
+from truelog.commands.declaration import Fold, State
 from truelog.commands.events import payloads
 from truelog.commands.folding import states
 from truelog.commands.folding.fold_positions import make_fold
-from truelog.commands.folding.states import KeyName
+from truelog.commands.folding.states import FoldFailed, KeyName
 from truelog.storage.database import Connection, connect
+from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 
 
@@ -175,6 +178,22 @@ def test_a_decision_sees_what_is_accepted_and_what_bypassed_commands(shop: Shop)
     shop.read()
     [last] = shop.decide(request("check_out_cart", **fields))
     assert (last.answer["refused"], last.answer["version"]) == ("the cart is empty", 4)
+
+
+def bad(*_: object) -> State:
+    raise BadDeclaration("a defect")
+
+
+def test_an_event_on_which_its_fold_fails_is_not_accepted(shop: Shop) -> None:
+    """The reader of the log would fail on it for ever. No other command is answered as if it had failed."""
+    cart = new_name()
+    failing = replace(COMMANDS.commands["add_to_cart"], fold=Fold("cart_event", bad))
+    shop.commands = Catalogue({"add_to_cart": failing})
+    adding = request("add_to_cart", cart_id=cart, visitor_id="v", product="lamp", quantity=1, commands=shop.commands)
+    for later in ((), (adding,)):
+        with pytest.raises(FoldFailed, match="the fold of cart_event failed on an event: BadDeclaration"):
+            shop.decide(adding, *later)
+    assert history.latest(shop.connection, 10, key=cart) == []
 
 
 def test_states_that_are_made_again_end_the_sessions(shop: Shop) -> None:

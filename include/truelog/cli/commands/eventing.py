@@ -1,6 +1,7 @@
 """`truelog events list`, `show` and `rejudge`: the versions of the event types. `truelog capture`: captured tables."""
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -129,7 +130,10 @@ def snapshot(table: Table, as_json: AsJson = False) -> None:
 
 @capture_app.command()
 def status(as_json: AsJson = False) -> None:
-    """Show whether each table is captured, and how much of its database's log is not captured yet."""
+    """Show whether each table is captured, and how much of its database's log is not captured yet.
+
+    The exit code is 1 if a table is not captured or has invalid rows, or if its view was not found equal lately.
+    """
     from truelog.capture import invalid_changes, last_comparison, slot
     from truelog.capture.source_table import captured_types
     from truelog.storage.database import connect
@@ -154,7 +158,10 @@ def status(as_json: AsJson = False) -> None:
             rows = f"invalid rows: {seen.rows:,}  not judged yet: {seen.unjudged:,}"
             state = f"behind: {behind}  {rows}  compared: {last or 'never'}"
             say(f"{name}  {verdict}  {state}  {why}".rstrip())
-    if any(verdict != slot.Verdict.OK for _, verdict, _ in found):
+    are_wrong = [verdict != slot.Verdict.OK for _, verdict, _ in found]
+    are_wrong += [each.rows > 0 for each in invalid.values()]
+    are_wrong += [last_comparison.problem(each, datetime.now(UTC)) is not None for each in compared.values()]
+    if any(are_wrong):
         raise typer.Exit(Exit.DIFFERENT)
 
 

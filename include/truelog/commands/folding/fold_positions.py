@@ -1,7 +1,7 @@
 """The positions of the folds: how far the states of keys contain the log, and by which code they were made."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from truelog.commands.catalogue import Catalogue
@@ -34,14 +34,16 @@ class FoldStatus:
     offsets: Mapping[int, int]
 
 
-def begin(connection: Connection, settings: Settings, catalogue: Catalogue) -> dict[str, Reading]:
-    """Where the reader continues each fold. A fold with other code, or of another topic, begins again."""
-    ends, began = topics.ends(topics.client(settings), catalogue.folds), event_registry.beginnings(connection)
-    for event, code in sorted(catalogue.codes.items()):
+def begin(
+    connection: Connection, settings: Settings, catalogue: Catalogue, events: Collection[str]
+) -> dict[str, Reading]:
+    """Where the reader continues the folds of these event types. One with other code or another topic begins again."""
+    ends, began = topics.ends(topics.client(settings), events), event_registry.beginnings(connection)
+    for event in sorted(events):
         first = {partition: began.at(event, partition) for partition in ends.offsets[event]}
-        make_fold(connection, event, code, ends.ids[event], first)
+        make_fold(connection, event, catalogue.codes[event], ends.ids[event], first)
     readings = {event: Reading(each.topic_id, dict(each.offsets)) for event, each in statuses(connection).items()}
-    return {event: readings[event] for event in catalogue.folds}
+    return {event: readings[event] for event in events}
 
 
 def make_fold(connection: Connection, event: str, code: str, topic_id: str, first: Mapping[int, int]) -> None:
@@ -118,15 +120,17 @@ def advance(connection: Connection, event: str, ends: Mapping[int, int]) -> None
     )
 
 
-def confirm(connection: Connection, settings: Settings, catalogue: Catalogue) -> dict[str, uuid.UUID]:
-    """The generations of the folds, as soon as their states contain the log up to its present end.
+def confirm(
+    connection: Connection, settings: Settings, catalogue: Catalogue, events: Collection[str]
+) -> dict[str, uuid.UUID]:
+    """The generations of the folds of these event types, as soon as their states contain the log up to its present end.
 
     An open transaction belongs to the log, because it may be about to commit.
 
     Raises:
         ServiceDown: the states do not contain the log within some seconds, or Kafka does not answer.
     """
-    ends = topics.ends(topics.client(settings), catalogue.folds)
+    ends = topics.ends(topics.client(settings), events)
     generations: dict[str, uuid.UUID] = {}
 
     def read() -> None:

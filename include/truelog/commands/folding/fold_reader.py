@@ -5,6 +5,7 @@ coordinates of the accepted events among them, and advances the positions. If tw
 """
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -15,7 +16,7 @@ from time import monotonic
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from truelog.commands import answers, events
+from truelog.commands import answers, catalogue, events
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.declaration import Fold
 from truelog.commands.events import LoggedEvent
@@ -24,20 +25,21 @@ from truelog.commands.folding.archived import read_archived
 from truelog.commands.folding.fold_positions import Reading, advance, begin, lock_positions, statuses
 from truelog.commands.folding.log_record import LogRecord
 from truelog.commands.folding.states import KeyName
-from truelog.commands.request import LONGEST_KEY
 from truelog.control import event_registry
 from truelog.erasure import ledger
 from truelog.log import topics
 from truelog.log.positions import Positions, Range
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import BadDeclaration, ServiceDown
+from truelog.support.errors import ServiceDown
 from truelog.support.faults import reach
 from truelog.support.settings import KafkaUser, Settings
 
+log = logging.getLogger(__name__)
+
 _PORTION = 1_000  # records
 _POLL_SECONDS = 0.5
-_CHECK_SECONDS = 10.0  # between two looks at the partitions
+_CHECK_SECONDS = 10.0  # between two looks at the partitions and the event types
 _READING = {
     "group.id": "truelog-commands",  # required, but a reader with assigned partitions joins no group
     "enable.auto.commit": False,
@@ -60,17 +62,24 @@ class Portion:
 
 
 class FoldReader:
-    """The reader of all folds. After an error, it is no longer used: another one begins at the stored positions."""
+    """The reader of all folds whose event types have states.
 
-    def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
+    After an error, it is no longer used: another one begins at the stored positions.
+    """
+
+    def __init__(self, settings: Settings, commands: Catalogue) -> None:
         self._settings = settings
-        self._catalogue = catalogue
+        self._catalogue = commands
         self._types = event_registry.confirmed_types(settings)
-        for event in catalogue.folds:
-            _require_short_keys(self._types[event])
+        self._folds = catalogue.usable_folds(commands, self._types)
+        for event in sorted(commands.folds.keys() - self._folds.keys()):
+            log.warning("no states are read: %s", catalogue.problem(self._types, event))
 
     def run(self, stopped: Flag) -> None:
-        """Read until stopped, or until a topic has other partitions, or was created again, or a fold begins again.
+        """Read until stopped, or until the folds or their topics are others.
+
+        A topic may have other partitions or be created again, a fold may begin again, and an event type may have states
+        from now on, or no longer.
 
         Raises:
             ServiceDown: Kafka did not answer.
@@ -79,17 +88,22 @@ class FoldReader:
             ArchiveBehind: Kafka has dropped records that a state lacks, and the archive does not contain them.
         """
         with connect(self._settings, autocommit=True) as connection, closing(self._consumer()) as consumer:
-            reading = begin(connection, self._settings, self._catalogue)
+            reading = begin(connection, self._settings, self._catalogue, self._folds)
             self._fold_archived(connection, reading)
             consumer.assign([TopicPartition(t, p, o) for t, by in reading.items() for p, o in by.offsets.items()])
             broker, checked = topics.client(self._settings), monotonic()
             while not stopped.is_set():
                 if monotonic() - checked > _CHECK_SECONDS:
-                    if _are_others(topics.ends(broker, reading), reading) or reading.keys() - statuses(connection):
+                    if _are_others(topics.ends(broker, reading), reading) or self._has_other_folds(connection):
                         return
                     checked = monotonic()
                 for portion in _portions(consumer):
                     self._fold(connection, reading[portion.event], portion)
+
+    def _has_other_folds(self, connection: Connection) -> bool:
+        """Whether a fold begins again, or other event types have states than at the start."""
+        usable = catalogue.usable_folds(self._catalogue, event_registry.load_types(connection))
+        return usable.keys() != self._folds.keys() or not usable.keys() <= statuses(connection).keys()
 
     def _consumer(self) -> Consumer:
         return Consumer({**self._settings.kafka(KafkaUser.READER), **_READING})
@@ -107,7 +121,7 @@ class FoldReader:
     def _fold(self, connection: Connection, reading: Reading, portion: Portion) -> None:
         ends = Positions({portion.event: portion.ends}, {portion.event: reading.topic_id})
         event_registry.require_known(connection, self._types, ends)
-        event_type, fold = self._types[portion.event], self._catalogue.folds[portion.event]
+        event_type, fold = self._types[portion.event], self._folds[portion.event]
         fold_portion(connection, event_type, fold, reading, portion)
         reach("fold.committed")
 
@@ -122,14 +136,6 @@ def _are_others(ends: Positions, reading: Mapping[str, Reading]) -> bool:
         ends.ids[event] != each.topic_id or ends.offsets[event].keys() != each.offsets.keys()
         for event, each in reading.items()
     )
-
-
-def _require_short_keys(event_type: EventType) -> None:
-    longest = [field.longest for field in event_type.fields if field.name == event_type.topic.key]
-    if not longest or longest[0] is None or longest[0] > LONGEST_KEY:
-        raise BadDeclaration(
-            f"{event_type.name}: commands need a key of at most {LONGEST_KEY} characters. Declare one with max_length."
-        )
 
 
 def fold_portion(connection: Connection, event_type: EventType, fold: Fold, reading: Reading, portion: Portion) -> None:

@@ -4,16 +4,22 @@ Whoever changes the state of a key or decides on it holds the lock of its row.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
-from truelog.commands.declaration import Fold, State
+from truelog.commands.declaration import Fold, Payload, State
 from truelog.commands.events import LogEvent, payloads
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection
+from truelog.support.errors import TruelogError
 from truelog.support.faults import reach
+
+
+class FoldFailed(TruelogError):
+    """A fold cannot read an event, which is a defect of the file that contains the fold."""
 
 
 class KeyName(NamedTuple):
@@ -87,22 +93,56 @@ def current(
 
 
 class States:
-    """The states of some locked keys during a transaction."""
+    """The states of some locked keys during a transaction.
+
+    Added events are decoded together when a state that they change is read, because one call of the decoder takes about
+    as long for many events as for one.
+    """
 
     def __init__(self, types: EventTypes, folds: Mapping[str, Fold], states: Mapping[KeyName, KeyState]) -> None:
         self._types = types
         self._folds = folds
         self._states = dict(states)
+        self._added: list[LogEvent] = []  # not folded yet
+        self._changed = Counter[KeyName]()  # how many of these events each key has
 
     def __getitem__(self, name: KeyName) -> KeyState:
+        """The state of a key. It raises what `fold` raises."""
+        if name in self._changed:
+            self.fold()
         return self._states[name]
+
+    def version(self, name: KeyName) -> int:
+        """The version of a key."""
+        return self._states[name].version + self._changed[name]
 
     def add(self, events: Sequence[LogEvent]) -> None:
         """Add accepted events, in their order."""
-        for each, payload in zip(events, payloads(self._types, events), strict=True):
+        self._added += events
+        self._changed.update(KeyName(each.event, each.key) for each in events)
+
+    def fold(self) -> None:
+        """Fold all added events.
+
+        Raises:
+            FoldFailed: a fold cannot read one of them. No state has changed.
+        """
+        after: dict[KeyName, KeyState] = {}
+        for each, payload in zip(self._added, payloads(self._types, self._added), strict=True):
             name = KeyName(each.event, each.key)
-            before = self._states[name]
-            self._states[name] = KeyState(self._folds[name.event].apply(before.state, payload), before.version + 1)
+            before = after.get(name, self._states[name])
+            after[name] = KeyState(_applied(self._folds[name.event], before.state, payload), before.version + 1)
+        self._states.update(after)
+        self._added.clear()
+        self._changed.clear()
+
+
+def _applied(fold: Fold, state: State, payload: Payload) -> State:
+    """The state after an event. It raises no other error than FoldFailed, which no decision raises."""
+    try:
+        return fold.apply(state, payload)
+    except Exception as error:
+        raise FoldFailed(f"the fold of {fold.event} failed on an event: {type(error).__name__}") from error
 
 
 def folded(fold: Fold, before: KeyState, events: Sequence[Mapping[str, object]]) -> KeyState:

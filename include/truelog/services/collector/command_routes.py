@@ -22,6 +22,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from time import monotonic
 
 import psycopg
 from starlette.requests import Request
@@ -31,7 +32,7 @@ from truelog.commands import catalogue, history
 from truelog.commands.answers import LOG, rendered
 from truelog.commands.command_log import Stored
 from truelog.commands.decider import Decider
-from truelog.commands.request import InvalidCommandError, Sender, parse
+from truelog.commands.request import CommandRequest, InvalidCommandError, Sender, parse
 from truelog.commands.watch import Watch
 from truelog.control import event_registry
 from truelog.storage.database import connect
@@ -41,6 +42,8 @@ from truelog.support.settings import Settings
 
 _RETRY_SECONDS = 1
 _TYPES_SECONDS = 2.0  # interval at which the event types are loaded again
+_LONGEST_SECONDS = 10.0  # that a command waits for its decision to begin
+_LOOK_SECONDS = 0.5  # between two looks at whether the sender still waits
 
 
 class CommandRoutes:
@@ -51,6 +54,7 @@ class CommandRoutes:
         self._read_json = read_json
         self._catalogue = catalogue.load()
         self._types = event_registry.event_types(settings)
+        self._refused = catalogue.refusals(self._catalogue, self._types)
         self._decider = Decider(settings, self._catalogue, lambda: self._types)
         self._watch = Watch(settings)
 
@@ -72,12 +76,13 @@ class CommandRoutes:
             self._types = event_registry.event_types(self._settings)
         except psycopg.Error:
             return  # the known types stay
+        self._refused = catalogue.refusals(self._catalogue, self._types)
 
     async def post(self, request: Request) -> Response:
         """1. Read the body. 2. Validate it. 3. Decide. 4. Wait until the events are in the log. 5. Answer."""
         name = request.path_params["name"]
-        if name in self._catalogue.refused:
-            raise RequestRefused(503, f"the command {name} is refused: {self._catalogue.refused[name]}")
+        if reason := self._refused.get(name):
+            raise RequestRefused(503, f"the command {name} is refused: {reason}")
         if name not in self._catalogue.commands:
             known = ", ".join(self._catalogue.commands)
             raise RequestRefused(404, f"there is no command {name}; the commands are {known}")
@@ -88,10 +93,10 @@ class CommandRoutes:
         except InvalidCommandError as invalid:
             return JSONResponse({"field": invalid.field, "reason": str(invalid)}, 422)
         try:
-            return await self._answer(await asyncio.wrap_future(self._decider.submit(command)))
+            return await self._answer(await decision(self._decider, command, request.is_disconnected))
         except (ServiceDown, psycopg.Error) as down:
-            reason = down if isinstance(down, ServiceDown) else "the database does not answer"
-            raise RequestRefused(503, str(reason), retry_after=_RETRY_SECONDS) from down
+            why = str(down) if isinstance(down, ServiceDown) else "the database does not answer"
+            raise RequestRefused(503, why, retry_after=_RETRY_SECONDS) from down
 
     async def _answer(self, stored: Stored) -> Response:
         if stored.receipt is None or not stored.is_accepted:
@@ -118,6 +123,23 @@ class CommandRoutes:
         with connect(self._settings) as connection:
             found = history.find(connection, receipt)
         return found if found is not None and found.sender == sender else None
+
+
+async def decision(decider: Decider, command: CommandRequest, is_gone: Callable[[], Awaitable[bool]]) -> Stored:
+    """The decision of a command. It does not begin if the sender is gone, or if other commands take too long.
+
+    Raises:
+        ServiceDown: the command is not decided, or the result is unknown.
+    """
+    future, until = decider.submit(command), monotonic() + _LONGEST_SECONDS
+    decided = asyncio.wrap_future(future)
+    try:
+        while not (await asyncio.wait([decided], timeout=_LOOK_SECONDS))[0]:
+            if (monotonic() > until or await is_gone()) and future.cancel():
+                raise ServiceDown(f"no decision has begun within {_LONGEST_SECONDS:.0f} s. The command is not decided.")
+        return decided.result()
+    finally:
+        future.cancel()  # unless it is done
 
 
 def _json(body: bytes, status: int) -> Response:

@@ -17,6 +17,7 @@ from truelog.commands.catalogue import Catalogue
 from truelog.commands.feed import WRITTEN, CommandFeed, begin_again
 from truelog.commands.folding.fold_positions import confirm
 from truelog.commands.folding.fold_reader import FoldReader
+from truelog.control import event_registry
 from truelog.relay.relay import Relay
 from truelog.storage.database import connect
 from truelog.support.errors import Resync, TruelogError
@@ -65,8 +66,9 @@ def _publish(settings: Settings, commands: Catalogue, stopped: Event) -> None:
                     published = relay.publish()
                 except Resync as restored:
                     log.warning("the command log begins again: %s", restored)
-                    confirm(connection, settings, commands)
-                    begin_again(connection, relay.place)
+                    folds = catalogue.usable_folds(commands, event_registry.load_types(connection))
+                    confirm(connection, settings, commands, folds)
+                    begin_again(connection, relay.place, folds)
                     continue
                 if not published:
                     for _ in connection.notifies(timeout=_IDLE_SECONDS, stop_after=1):

@@ -4,19 +4,21 @@ import psycopg
 
 from truelog.commands import catalogue
 from truelog.commands.folding import fold_positions
+from truelog.control import event_registry
 from truelog.storage.database import connect
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.settings import Settings
 
 
 def require_begun(settings: Settings) -> None:
-    """Raise ServiceDown unless there is a state of each event type that commands need."""
+    """Raise ServiceDown unless the reader has begun each fold whose event type has states."""
     try:
         with connect(settings) as connection:
             known = fold_positions.statuses(connection)
-    except psycopg.Error as error:
+            usable = catalogue.usable_folds(catalogue.load(), event_registry.load_types(connection))
+    except (psycopg.Error, NotSetUp) as error:
         raise ServiceDown(str(error)) from error
-    if missing := sorted(catalogue.load().folds.keys() - known.keys()):
+    if missing := sorted(usable.keys() - known.keys()):
         raise ServiceDown(f"it has not begun to read {', '.join(missing)}")
 
 

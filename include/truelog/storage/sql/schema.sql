@@ -374,7 +374,8 @@ CREATE TABLE truelog.capture (
     compared_at timestamptz, comparison text, comparison_reason text,  -- the last comparison with the table itself
     equal_at timestamptz,  -- the last comparison that found them EQUAL
     retained_at timestamptz, retained bigint,  -- bytes that the replication slot retained at a time
-    growth double precision  -- of these bytes, an hour
+    growth double precision,  -- of these bytes, an hour
+    checked_reading integer NOT NULL DEFAULT 0  -- of the event type, in which invalid changes were looked for
 );
 COMMENT ON TABLE truelog.capture IS 'The captured tables: the epoch of each, and why a table is not captured';
 
