@@ -48,6 +48,7 @@ def test_the_first_snapshot_is_the_table(shop: CapturedShop) -> None:
 
 
 def test_the_command_line_shows_the_capture(shop: CapturedShop) -> None:
+    shop.require_equal(rows=3)
     [found] = answer("capture", "status")["tables"]
     assert (found["event_type"], found["verdict"], found["failure"], found["invalid"]) == (NAME, "OK", None, [])
     assert found["slot"]["wal_status"] == "reserved"
