@@ -183,6 +183,7 @@ function topic({ topic: name, partitions, events_per_second: rate, records, susp
 function group({ name, views, shown }, state, toggle) {
   const hidden = views.filter((each) => !shown.includes(each));
   const late = views.map((each) => each.freshness).filter((each) => each !== null);
+  const action = hidden.length ? `Show ${count(hidden.length, "view")}` : "Collapse";
   return h(
     "section",
     { class: "group", "data-key": `group ${name}` },
@@ -203,10 +204,10 @@ function group({ name, views, shown }, state, toggle) {
               type: "button",
               class: "choice",
               "aria-expanded": String(!hidden.length),
-              "aria-label": `Show all views of ${name}`,
+              "aria-label": `${action} of ${name}`,
               click: () => toggle(name),
             },
-            hidden.length ? `Show ${count(hidden.length, "view")}` : "Collapse",
+            action,
           )
           : null,
       ),
