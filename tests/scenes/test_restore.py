@@ -50,15 +50,21 @@ def archive_all(world: World, archiver: Application) -> None:
     archiver.wait(lambda: archived_positions(world.settings, [TOPIC]).covers(ends), 60, "the archive to catch up")
 
 
+def begun(world: World, records: int) -> tuple[Application, Application]:
+    """A stream and an archive that have so many records of `page_view`."""
+    stream, archiver = start(world.settings, "stream.py"), archive(world)
+    world.traffic.send(records)
+    world.catch_up(stream, EACH_EVENT)
+    archive_all(world, archiver)
+    return stream, archiver
+
+
 @pytest.mark.nightly
 def test_a_database_from_a_backup_under_traffic(
     world: World, no_archive: None, each_event: None, batch: Batch, tmp_path: Path
 ) -> None:
     backup = tmp_path / "truelog.dump"
-    stream, archiver = start(world.settings, "stream.py"), archive(world)
-    world.traffic.send(500)
-    world.catch_up(stream, EACH_EVENT)
-    archive_all(world, archiver)
+    stream, archiver = begun(world, 500)
     with world.traffic.arriving(20, 0.2):
         back_up(world.settings, backup)
         enough = commits(world) + COMMITS
@@ -102,10 +108,7 @@ def test_people_who_were_forgotten_since_the_backup_are_never_served(
     world: World, no_archive: None, each_event: None, batch: Batch, tmp_path: Path
 ) -> None:
     backup = tmp_path / "truelog.dump"
-    stream, archiver = start(world.settings, "stream.py"), archive(world)
-    world.traffic.send(2_000)
-    world.catch_up(stream, EACH_EVENT)
-    archive_all(world, archiver)
+    stream, archiver = begun(world, 2_000)
     theirs = [
         each.event_id for each in page_views(in_the_log(world.settings)) if each.model_dump()["visitor_id"] == FORGOTTEN
     ]

@@ -139,7 +139,7 @@ def _decide_each(
         decided.append(_Decided(receipt, request, replace(outcome, answer=answer)))
         answers.append(Stored(outcome.status, answer, receipt, request.body_sha256))
         known[request.sender] = answers[-1]
-    current.fold()
+    current.fold()  # no event is accepted that its fold cannot read
     return answers, decided
 
 

@@ -10,14 +10,13 @@ import pytest
 import runtime
 from runtime import keeper
 from tests.library.listener import Listener, listening
-from tests.library.relay.published import Published, declared, deployed
+from tests.library.relay.published import Published, publishing
 from tests.library.services.api.streaming import serving
 from truelog.client.async_client import AsyncClient
 from truelog.client.client import Client
 from truelog.client.errors import NotFound, NotPermitted, Refused, Unavailable
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-from truelog.tables import deploy
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +28,8 @@ def connection(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def view(postgresql: Settings, connection: Connection) -> Iterator[Published]:
-    made = deployed(postgresql, connection)
-    yield made
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
+    with publishing(postgresql, connection) as made:
+        yield made
 
 
 def arguments(settings: Settings) -> dict[str, Any]:

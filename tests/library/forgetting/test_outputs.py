@@ -21,7 +21,7 @@ from tests.builders.outputs import another_history
 from tests.deadline import until
 from tests.library.forgetting.byte_search import places_with
 from tests.library.forgetting.relayed import relayed
-from tests.library.relay.published import Published, declared, deployed, publish_all
+from tests.library.relay.published import Published, declared, publish_all, publishing
 from tests.library.relay.read_topic import records
 from truelog.erasure import ledger
 from truelog.erasure.erasure import Erasure
@@ -47,9 +47,8 @@ PERSON = "xanthippe-4711"
 
 @pytest.fixture
 def view(platform: Settings, connection: Connection) -> Iterator[Published]:
-    made = deployed(platform, connection)
-    yield made
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
+    with publishing(platform, connection) as made:
+        yield made
 
 
 @pytest.mark.parametrize("others", [{}, {"p1": "1"}])

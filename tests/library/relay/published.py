@@ -147,6 +147,14 @@ def deployed(settings: Settings, connection: Connection) -> Published:
 
 
 @contextmanager
+def publishing(settings: Settings, connection: Connection) -> Iterator[Published]:
+    """A view that publishes until the end of the block."""
+    made = deployed(settings, connection)
+    yield made
+    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
+
+
+@contextmanager
 def changing(settings: Settings, view: Published) -> Iterator[None]:
     """Change the view until the block ends. A merge that fails with its session is repeated in another one."""
     ended = threading.Event()

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.library.relay.published import Published, declared, deployed
+from tests.library.relay.published import Published, publishing
 from tests.library.services.api.streaming import Served, serving
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-from truelog.tables import deploy
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +24,5 @@ def api(postgresql: Settings, connection: Connection) -> Iterator[Served]:
 
 @pytest.fixture
 def view(postgresql: Settings, connection: Connection) -> Iterator[Published]:
-    made = deployed(postgresql, connection)
-    yield made
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
+    with publishing(postgresql, connection) as made:
+        yield made

@@ -7,34 +7,20 @@ import httpx
 import pytest
 
 from tests.deadline import until
-from tests.library.relay.published import Published, declared, deployed
+from tests.library.relay.published import Published, publishing
 from tests.library.services.api.streaming import Served, serving
 from truelog.services.api.changes import stream
 from truelog.storage.api_key import Role, add_key, revoke_key
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.tables import deploy
-
-
-@pytest.fixture(scope="module")
-def connection(postgresql: Settings) -> Iterator[Connection]:
-    with connect(postgresql, autocommit=True) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
 def view(postgresql: Settings, connection: Connection) -> Iterator[Published]:
-    made = deployed(postgresql, connection)
-    made.change({"p1": "1", "p2": "2"})
-    yield made
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
-
-
-@pytest.fixture(scope="module")
-def api(postgresql: Settings, view: Published) -> Iterator[Served]:
-    with serving(postgresql) as served:
-        yield served
+    with publishing(postgresql, connection) as made:
+        made.change({"p1": "1", "p2": "2"})
+        yield made
 
 
 def token(api: Served, view: str, key: str | None = None, **changes: Any) -> str:
