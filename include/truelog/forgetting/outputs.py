@@ -21,9 +21,9 @@ import psycopg
 from truelog.erasure import hold, ledger
 from truelog.erasure.erasure import Erasure
 from truelog.forgetting.request import made_versions
-from truelog.lag.output_lag import RESYNC
 from truelog.log import output_topic, topics
 from truelog.maintenance.notifier_place import place_of_notifier, unnoticed
+from truelog.relay.feed import RESYNC
 from truelog.relay.place import read_places
 from truelog.relay.view_feed import ViewFeed, topic_of
 from truelog.schema.names import OUTPUT

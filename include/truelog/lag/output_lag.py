@@ -12,6 +12,7 @@ The verdict is a pure function. The first rule that applies decides:
 from dataclasses import dataclass
 
 from truelog.lag.verdict import LagVerdict
+from truelog.relay.feed import RESYNC
 from truelog.storage.database import Connection, read_value
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
@@ -19,7 +20,6 @@ from truelog.support.settings import Settings
 DEAD_SECONDS = 30.0
 _STALL_SECONDS = 120.0
 _RATE_SECONDS = 300.0  # the time over which the rate of an output is measured
-RESYNC = "resync:"  # how the relay begins the reason (`truelog.relay.view_outputs`)
 
 _OUTPUTS = """
     SELECT view, version, number, greatest(sent, first - 1), trouble, (

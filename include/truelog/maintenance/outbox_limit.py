@@ -18,6 +18,7 @@ import psycopg
 from truelog.erasure import hold
 from truelog.lag import output_lag
 from truelog.lag.output_lag import OutputLag
+from truelog.relay.feed import RESYNC
 from truelog.relay.view_feed import ViewFeed
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
@@ -28,7 +29,7 @@ _PATIENCE = "SET statement_timeout = '5min'"  # one transaction of a view may ha
 _STEPS = 1_000  # transactions of a view that leave at once
 # A relay that runs says by itself that it cannot go on, as soon as Kafka answers.
 _MARK = "UPDATE truelog.output SET trouble = %s WHERE (view, version) = (%s, %s) AND trouble = ''"
-_REASON = f"{output_lag.RESYNC} over {{:,}} rows waited for the relay, and the earliest are gone"
+_REASON = f"{RESYNC} over {{:,}} rows waited for the relay, and the earliest are gone"
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,8 @@ wrong: its numbers become visible out of order, and a rollback leaves a hole.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+RESYNC = "resync:"  # how the stored trouble of an output begins if only a resync ends it
+
 
 class Row(NamedTuple):
     """A row to publish, as a record.

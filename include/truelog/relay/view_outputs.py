@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from confluent_kafka import KafkaException
 
 from truelog.log.output_topic import create_topic, last_written
+from truelog.relay.feed import RESYNC
 from truelog.relay.relay import Relay
 from truelog.relay.step_trace import StepTraces
 from truelog.relay.view_feed import ViewFeed, output_config
@@ -124,7 +125,7 @@ class ViewOutputs:
 
     def _record_trouble(self, version: _Version, error: Exception) -> None:
         log.warning("%s v%s is not published: %s", *version, describe(error))
-        text = f"resync: {error}" if isinstance(error, Resync) else describe(error)
+        text = f"{RESYNC} {error}" if isinstance(error, Resync) else describe(error)
         self.connection.execute(
             "UPDATE truelog.output SET trouble = %s WHERE (view, version) = (%s, %s)", (storable(text), *version)
         )
