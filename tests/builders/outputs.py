@@ -4,7 +4,21 @@ import uuid
 from datetime import timedelta
 
 from tests.builders.rows import before_now, insert
+from tests.deadline import until
 from truelog.storage.database import Connection
+from truelog.support.errors import ServiceDown
+from truelog.tables import deploy
+from truelog.tables.compiled_view import CompiledView
+
+
+def deploy_and_settle(connection: Connection, compiled: CompiledView) -> None:
+    """Deploy a view, and wait until its output has begun or ended: vacuum may hold a lock of the table meanwhile."""
+
+    def require_settled() -> None:
+        if not deploy.deploy_table(connection, compiled):
+            raise ServiceDown(f"a lock of {compiled.name} is held")
+
+    until(require_settled, 30, "the lock of the table")
 
 
 def an_output(connection: Connection, view: str, *, sent: int = 0, trouble: str = "", ago: timedelta) -> None:

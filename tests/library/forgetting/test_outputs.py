@@ -17,7 +17,7 @@ from tests.builders.notifications import (
     notifier_is_at_the_end,
     the_notifier_has_read,
 )
-from tests.builders.outputs import another_history
+from tests.builders.outputs import another_history, deploy_and_settle
 from tests.deadline import until
 from tests.library.forgetting.byte_search import places_with
 from tests.library.forgetting.relayed import relayed
@@ -39,7 +39,6 @@ from truelog.relay.view_feed import OUTPUT_CONFIG
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import NotForgotten, ServiceDown
 from truelog.support.settings import KafkaUser, Settings
-from truelog.tables import deploy
 from truelog.tables.output import outbox
 
 PERSON = "xanthippe-4711"
@@ -184,7 +183,7 @@ def test_an_output_that_no_view_writes_is_deleted(platform: Settings, view: Publ
     delete_unwritten(platform, view.connection, erasure)
     assert receipt_of(platform, made).unwritten == []
     assert PERSON in str(view.read())
-    deploy.deploy_table(view.connection, declared(view.compiled.name, publish=False))
+    deploy_and_settle(view.connection, declared(view.compiled.name, publish=False))
     delete_unwritten(platform, view.connection, other.erasure)
     assert receipt_of(platform, other).unwritten == []
     assert receipt_of(platform, made).unwritten == [view.topic]
@@ -196,7 +195,7 @@ def test_an_output_that_no_view_writes_is_deleted(platform: Settings, view: Publ
     assert (view.topic in receipt["deleted_outputs"], receipt["unwritten_outputs"]) == (True, [])
     assert view.topic not in topics.existing_topics(topics.client(platform))
     view.change_unpublished({}, PERSON)
-    deploy.deploy_table(view.connection, view.compiled)
+    deploy_and_settle(view.connection, view.compiled)
     with relayed(platform):
         forget_published(platform, view.connection, [view.compiled])
     assert view.read()[0] == view.rows()

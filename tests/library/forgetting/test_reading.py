@@ -3,6 +3,7 @@
 import uuid
 
 from tests.builders.erasures import forget_erasures, lacks, never_read
+from tests.builders.outputs import deploy_and_settle
 from tests.library.relay.published import Published, declared, deployed, publish_all
 from truelog.control import event_registry
 from truelog.erasure import hold, ledger
@@ -16,7 +17,6 @@ from truelog.log.positions import Positions
 from truelog.relay import view_outputs
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
-from truelog.tables import deploy
 
 
 def an_erasure_in_the_log(settings: Settings) -> Erasure:
@@ -54,7 +54,7 @@ def test_a_restored_database_serves_nothing_before_its_erasures(platform: Settin
     assert version not in hold.held_versions(connection)
     publish_all(platform)
     view.require_read()
-    deploy.deploy_table(connection, declared(view.compiled.name, publish=False))
+    deploy_and_settle(connection, declared(view.compiled.name, publish=False))
 
 
 def test_the_topic_is_read_once_for_each_start_of_postgresql(platform: Settings, connection: Connection) -> None:

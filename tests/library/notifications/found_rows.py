@@ -7,11 +7,11 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql.types import BooleanType, DataType, IntegerType, StringType, TimestampType
 
+from tests.builders.outputs import deploy_and_settle
 from truelog import View
 from truelog.kernel import merge
 from truelog.measures.value import Value
 from truelog.storage.database import Connection, names
-from truelog.tables import deploy
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import outbox
 from truelog.tables.table import Table
@@ -46,7 +46,7 @@ class FoundRows:
         types: dict[str, DataType] = {each: _type(each) for each in (*key, *values)}
         self.connection, self.name, self.key = connection, name, key
         self.compiled = CompiledView((Table(name, view, types, "found rows"),))
-        deploy.deploy_table(connection, self.compiled)
+        deploy_and_settle(connection, self.compiled)
 
     def change(self, *rows: dict[str, Any], removed: tuple[dict[str, Any], ...] = ()) -> None:
         """Set these rows, and remove others, in one transaction."""

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.builders.outputs import deploy_and_settle
 from tests.library.relay.published import Published, declared, deployed
 from tests.scenes.applications import STARTED
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
-from truelog.tables import deploy
 
 
 @pytest.fixture
@@ -17,4 +17,4 @@ def view(platform: Settings, connection: Connection) -> Iterator[Published]:
     yield made
     for process in STARTED:
         process.die()
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
+    deploy_and_settle(connection, declared(made.compiled.name, publish=False))

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 from pyspark.sql.types import DecimalType, StringType
 
+from tests.builders.outputs import deploy_and_settle
 from tests.deadline import until
 from tests.library.relay.read_topic import records, table, wait_for_transactions
 from truelog import Sum, View
@@ -25,7 +26,6 @@ from truelog.relay.view_feed import topic_of
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.tables import deploy
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import outbox
 from truelog.tables.table import Table
@@ -142,7 +142,7 @@ class Published:
 
 def deployed(settings: Settings, connection: Connection) -> Published:
     compiled = declared(f"v{uuid.uuid4().hex[:8]}")
-    deploy.deploy_table(connection, compiled)
+    deploy_and_settle(connection, compiled)
     return Published(settings, connection, compiled)
 
 
@@ -151,7 +151,7 @@ def publishing(settings: Settings, connection: Connection) -> Iterator[Published
     """A view that publishes until the end of the block."""
     made = deployed(settings, connection)
     yield made
-    deploy.deploy_table(connection, declared(made.compiled.name, publish=False))
+    deploy_and_settle(connection, declared(made.compiled.name, publish=False))
 
 
 @contextmanager

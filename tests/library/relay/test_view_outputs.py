@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from tests.builders.erasures import forget_erasures, lacks
-from tests.builders.outputs import another_history, older, the_relay_looked
+from tests.builders.outputs import another_history, deploy_and_settle, older, the_relay_looked
 from tests.command import answer
 from tests.library.open_transaction import open_transaction
 from tests.library.relay.published import EXACT, Published, declared, deployed
@@ -28,7 +28,6 @@ from truelog.services.relay import recent_look, service
 from truelog.storage.database import Connection, connect, read_value
 from truelog.support.errors import BadDeclaration, BadInput, ServiceDown
 from truelog.support.settings import Settings
-from truelog.tables import deploy
 from truelog.tables.output import outbox
 from truelog.views.view import View
 
@@ -141,15 +140,15 @@ def test_an_output_begins_with_the_whole_table_and_removes_what_the_topic_has_le
     """A view that stops to publish, and begins again later."""
     view.change({"p1": "1", "p2": "2"})
     publish(platform)
-    deploy.deploy_table(view.connection, declared(view.compiled.name, publish=False))
+    deploy_and_settle(view.connection, declared(view.compiled.name, publish=False))
     assert view.outbox() == []
     view.change_unpublished({"p3": "3"}, "p1")
-    deploy.deploy_table(view.connection, view.compiled)
+    deploy_and_settle(view.connection, view.compiled)
     publish(platform)
     table, numbers = view.read()
     assert table == view.rows()
     assert numbers == [1, 2, 3, 3, 4]  # the removal of p1 belongs to the first row of the new beginning
-    deploy.deploy_table(view.connection, view.compiled)  # changes nothing
+    deploy_and_settle(view.connection, view.compiled)  # changes nothing
     assert view.number() == 4
 
 
@@ -277,8 +276,8 @@ def test_an_output_that_cannot_be_limited_does_not_hold_back_the_next(
         outbox_limit.keep(limited)
     assert [len(each.outbox()) for each in (locked, other)] == [4, 1]
     assert trouble(locked) == ""
-    deploy.deploy_table(connection, declared(other.compiled.name, publish=False))
-    deploy.deploy_table(connection, declared(locked.compiled.name, publish=False))
+    deploy_and_settle(connection, declared(other.compiled.name, publish=False))
+    deploy_and_settle(connection, declared(locked.compiled.name, publish=False))
 
 
 def test_only_a_published_output_begins_again(
@@ -386,7 +385,7 @@ def test_two_views_do_not_wait_for_each_other(platform: Settings, view: Publishe
     publish(platform)
     assert trouble(view).startswith("resync: ")
     other.require_read()
-    deploy.deploy_table(connection, declared(other.compiled.name, publish=False))
+    deploy_and_settle(connection, declared(other.compiled.name, publish=False))
 
 
 def test_a_batch_only_view_has_no_changes_to_publish() -> None:

@@ -115,8 +115,11 @@ def record_changes(connection: Connection, compiled: CompiledView, records: Sequ
 
     The transaction holds the lock of the view's row, and the view's positions are already those after the change.
     No other records than `records` have changed the rows. They are empty if that is not known, or if they are many.
+
+    An output may begin after the first batches, because `settle` does not wait for long queries. It begins with the
+    whole table, so it has their rows.
     """
-    if compiled.view.publish:
+    if compiled.view.publish and changes.is_followed(connection, compiled.own):
         _record(connection, compiled, kinds.changes(compiled), records)
         changes.forget(connection, compiled.own)
 

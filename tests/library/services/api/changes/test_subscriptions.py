@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.builders.notifications import without_its_file
-from tests.builders.outputs import another_history, older
+from tests.builders.outputs import another_history, deploy_and_settle, older
 from tests.deadline import until
 from tests.library.relay.published import EXACT, Published, declared
 from tests.library.services.api.streaming import Served, serving
@@ -17,7 +17,6 @@ from truelog.services.api.changes import stream, subscriber, subscriptions, tail
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-from truelog.tables import deploy
 from truelog.tables.output import outbox
 
 
@@ -341,7 +340,7 @@ def test_a_client_with_more_changes_than_rows_begins_again(postgresql: Settings,
 
 
 def test_a_view_that_does_not_publish_says_so(api: Served, view: Published) -> None:
-    deploy.deploy_table(view.connection, declared(f"{view.compiled.name}x", publish=False))
+    deploy_and_settle(view.connection, declared(f"{view.compiled.name}x", publish=False))
     refused = api.refused(f"{view.compiled.name}x")
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:truelog:problem:not-published")
     assert "publish=True" in refused.json()["detail"]
