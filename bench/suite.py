@@ -21,7 +21,7 @@
 18. the stream application alone with all streamed views: idle, and its cost and freshness under traffic, on a platform
     of its own
 19. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
-    and a kill, with four views and with all, each on a platform of its own
+    and a kill, with four views, with all, and with fifty, each on a platform of its own
 """
 
 import logging
@@ -256,7 +256,11 @@ class Suite:
 
     def whole_catalogue(self) -> list[Row]:
         views = catalogue.view_names(self.settings.views_folder)
-        return list(whole.run(self.settings, views, self.seconds, [whole.SLOW, whole.FAST]))
+        return list(whole.run(self.settings, views, self.seconds, [whole.SLOW, whole.FAST, whole.BUSY]))
+
+    def whole_fifty(self) -> list[Row]:
+        views = catalogue.view_names(self.settings.views_folder)
+        return list(whole.run(self.settings, views, self.seconds, [whole.MEDIUM], whole.FIFTY))
 
     def stream_catalogue(self) -> list[Row]:
         return list(whole.run_stream(self.settings, self.seconds, [whole.SLOW, whole.FAST]))
@@ -324,6 +328,7 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "stream_catalogue": Suite.stream_catalogue,
     "whole_four": Suite.whole_four,
     "whole_catalogue": Suite.whole_catalogue,
+    "whole_fifty": Suite.whole_fifty,
 }
 APART: Mapping[str, Mapping[str, str]] = {
     "fanout": {},
@@ -340,5 +345,6 @@ APART: Mapping[str, Mapping[str, str]] = {
     "stream_catalogue": {},
     "whole_four": {},
     "whole_catalogue": {},
+    "whole_fifty": {},
 }  # on a platform of its own, with these settings
 QUICK = ("one_cube", "bare", "quix", "duckdb", "polars")

@@ -5,12 +5,15 @@ the acknowledgement of such a record to the moment when the view's positions inc
 the positions in one transaction.
 """
 
+import shutil
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -19,7 +22,7 @@ from bench.cpu import Meter, used
 from bench.freshness import percentiles
 from bench.ground import complete, services
 from bench.row import OURS, Ran, Row
-from tests.beat import every, first
+from tests.beat import TooSlow, every, first
 from tests.beds.world import known
 from tests.chosen_views import copy_views
 from tests.scenes.applications import start
@@ -33,11 +36,14 @@ from truelog.support.settings import Settings
 from truelog.traffic import generator
 from truelog.views import catalogue
 
-SLOW, FAST, SOCIAL = 200, 2_000, 0.5  # events per second, and the share of events that are not of the shop
+SLOW, MEDIUM, FAST, BUSY = 200, 500, 2_000, 5_000  # events per second
+SOCIAL = 0.5  # the share of events that are not of the shop
+FIFTY = 50  # views
 
 _MARKED_EVERY = 50
 _BEAT_SECONDS, _LOOK_SECONDS = 0.01, 0.05
 _WARM_SECONDS, _PATIENCE_SECONDS = 60.0, 300.0
+_LATE_SECONDS = 120.0  # after the traffic; a view that needs longer does not hold the rate
 _SEED = 17
 _RECOVERED_EVENTS = 1_000
 _POSITIONS = "SELECT view, topic, partition, next_offset FROM truelog.position"
@@ -45,24 +51,40 @@ _POSITIONS = "SELECT view, topic, partition, next_offset FROM truelog.position"
 Place = tuple[str, int]  # topic and partition
 
 
-def run(settings: Settings, views: Sequence[str], seconds: float, rates: Sequence[int]) -> Iterator[Row]:
-    """The rows of a platform that has only these views, all of them in the default application."""
+def run(
+    settings: Settings, views: Sequence[str], seconds: float, rates: Sequence[int], count: int = 0
+) -> Iterator[Row]:
+    """The rows of a platform that has only these views, all of them in the default application.
+
+    If there are fewer than `count`, copies of them are added. The last rate comes after the launch and the kill,
+    because the views may fall behind.
+    """
     folder = settings.home / "chosen-views"
     folder.mkdir()
     copy_views(folder, *views)
-    streamed = [view for view in views if not catalogue.load_view(view).batch_only]
-    named = f"the whole platform with {len(views)} views"
+    _add_copies(folder, count)
+    streamed = [name for name, view in catalogue.load_all_views(folder).items() if not view.batch_only]
+    named = f"the whole platform with {len(catalogue.view_names(folder))} views"
     with known(settings, views_folder=folder):
         changed = Settings()
         complete(changed)
-        send(changed, make_traffic(rates[-1], _WARM_SECONDS), rates[-1], None)
+        send(changed, make_traffic(min(rates[-1], FAST), _WARM_SECONDS), min(rates[-1], FAST), None)
         complete(changed)  # Airflow and the applications have read the warm-up
         measured = Measured(changed, named, _meter(changed), "all on")
         yield measured.idle(seconds)
-        for rate in rates:
+        for rate in rates[:-1]:
             yield from measured.fresh(rate, seconds)
         yield _launched(changed, named, streamed)
         yield _killed(changed, named, streamed)
+        yield from replace(measured, meter=_meter(changed)).fresh(rates[-1], seconds)
+
+
+def _add_copies(folder: Path, count: int) -> None:
+    """Add copies of the streamed views, in the order of their names, until there are so many views."""
+    names = [name for name, view in catalogue.load_all_views(folder).items() if not view.batch_only]
+    for number in range(count - len(catalogue.view_names(folder))):
+        name, copy = names[number % len(names)], number // len(names) + 2
+        shutil.copy(folder / f"{name}.py", folder / f"{name}_{copy}.py")
 
 
 def run_stream(settings: Settings, seconds: float, rates: Sequence[int]) -> Iterator[Row]:
@@ -114,6 +136,15 @@ class Marks:
         with self.lock:
             return not any(waiting for places in self.missing.values() for waiting in places.values())
 
+    def end(self, now: float) -> dict[str, tuple[list[float], int]]:
+        """For each view, the delays in order, and how many of them are of records that it has not reached by now."""
+        found = dict[str, tuple[list[float], int]]()
+        for view, places in self.missing.items():
+            late = [now - at for waiting in places.values() for _, at in waiting]
+            if delays := sorted([*self.delays[view], *late]):
+                found[view] = delays, len(late)
+        return found
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -142,11 +173,12 @@ class Measured:
             arguments = (self.settings, traffic, rate, marks)
             sender = threading.Thread(target=send, args=arguments, name="traffic")
             sender.start()
-            within = _WARM_SECONDS + seconds + _PATIENCE_SECONDS
-            for _ in every(_LOOK_SECONDS, within=within, what="the views to reach all marked records"):
-                marks.look(connection)
-                if not sender.is_alive() and marks.all_reached:
-                    break
+            within = _WARM_SECONDS + seconds + _LATE_SECONDS
+            with suppress(TooSlow):  # the rows then say how many records were not reached
+                for _ in every(_LOOK_SECONDS, within=within, what="the views to reach all marked records"):
+                    marks.look(connection)
+                    if not sender.is_alive() and marks.all_reached:
+                        break
             merges = _merges(connection) - merges
         cost = used(before, self.meter.read())
         reached = len(traffic) / (marks.sent - before.at)
@@ -161,10 +193,10 @@ class Measured:
             cpu_us_per_event=cost.per_event(len(traffic)),
             other_cores=cost.other_cores,
         )
-        for view, delays in sorted(marks.delays.items()):
-            ordered = sorted(delays)
-            note = f"acknowledged to merged, {len(ordered)} marked events, polled every {_LOOK_SECONDS * 1000:.0f} ms"
-            job, more = f"{named}: freshness of {view}", percentiles(ordered)
+        for view, (delays, unreached) in sorted(marks.end(time.time()).items()):
+            note = f"acknowledged to merged, {len(delays)} marked events, polled every {_LOOK_SECONDS * 1000:.0f} ms"
+            note += f"; {unreached} of them were not reached and count until the end" if unreached else ""
+            job, more = f"{named}: freshness of {view}", percentiles(delays)
             yield Row(job, OURS, reached, self.ran, note, more=more, other_cores=cost.other_cores)
 
 
@@ -207,7 +239,7 @@ def wait_until_merged(settings: Settings, views: Iterable[str], what: str) -> No
     """Wait until these views have merged every event that is in the log now."""
     ends = topics.end_offsets(settings, generator.TOPICS)
     places = [(t, p, end) for t, p in ends.partitions() if (end := ends.at(t, p))]
-    reads = {view: catalogue.load_view(view).reads for view in views}
+    reads = {view: catalogue.load_view(view, settings.views_folder).reads for view in views}
     with connect(settings, autocommit=True) as connection:
         for _ in every(_LOOK_SECONDS, within=_PATIENCE_SECONDS, what=what):
             rows = connection.execute(_POSITIONS).fetchall()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import report
+from bench import report, whole
 from bench.__main__ import LEAST, read
 from bench.corpus import Corpus, good, split
 from bench.cpu import DRIVER, JVM, WORKERS, Meter, Reading, Recorder, Used, spark_name, used
@@ -155,11 +156,11 @@ def test_a_service_is_not_counted_as_part_of_the_tree_that_contains_it() -> None
     try:
         assert child.stdout is not None
         assert child.stdout.readline()
-        whole, both = Meter({}, os.getpid()).read(), Meter({"service": child.pid}, os.getpid()).read()
+        everything, both = Meter({}, os.getpid()).read(), Meter({"service": child.pid}, os.getpid()).read()
     finally:
         child.communicate(b"")
     assert both.seconds["service"] >= 1.0 - TICK
-    assert both.seconds[DRIVER] < whole.seconds[DRIVER]  # even though this process has worked in between
+    assert both.seconds[DRIVER] < everything.seconds[DRIVER]  # even though this process has worked in between
 
 
 def test_the_processes_of_an_application_have_names() -> None:
@@ -197,6 +198,14 @@ def test_a_mark_is_complete_when_every_view_shows_it() -> None:
     marks.shown[VIEWS[0]][host] = 12.0
     assert marks.all_shown
     assert marks.seconds(VIEWS[0]) == [2.0]
+
+
+def test_records_that_a_view_has_not_reached_count_until_the_end() -> None:
+    """Otherwise, a view that falls behind would seem as fresh as the records that it has reached."""
+    waiting = deque([(7, 12.0), (9, 14.0)])
+    marks = whole.Marks({"behind": {("click", 0): waiting}, "fresh": {("click", 0): deque()}, "unread": {}})
+    marks.delays["behind"], marks.delays["fresh"] = [0.5], [2.0, 1.0]
+    assert marks.end(15.0) == {"behind": ([0.5, 1.0, 3.0], 2), "fresh": ([1.0, 2.0], 0)}
 
 
 def test_the_measured_views_exist() -> None:
