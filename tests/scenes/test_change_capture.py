@@ -1,8 +1,11 @@
 """A captured table: the view equals the table, whatever happens to the table, to Connect and to the slot."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Any
 
 import psutil
@@ -103,6 +106,31 @@ def test_a_kill_of_connect_in_a_large_copy_loses_and_doubles_nothing(shop: Captu
 
     until(begun, 60, "the first rows of the copy")
     shop.kill_connect()
+    shop.require_equal(rows=20_001)
+
+
+def test_a_busy_table_is_compared(shop: CapturedShop) -> None:
+    """Some rows change during every comparison. Only a row that changes during each of them cannot be compared."""
+    ended = threading.Event()
+
+    def change(*numbers: int) -> None:
+        with shop.connect() as session:
+            for number in chain.from_iterable(repeat(numbers)):
+                session.execute("UPDATE customers SET city = %s WHERE id = %s", (str(time.monotonic()), number))
+                if ended.wait(0.02):
+                    return
+
+    for numbers, verdict in ((range(1_000, 21_000), comparison.EQUAL), (range(1_000, 1_003), comparison.UNKNOWN)):
+        ended.clear()
+        writer = threading.Thread(target=change, args=numbers)
+        writer.start()
+        try:
+            found = shop.compared()
+        finally:
+            ended.set()
+            writer.join()
+        assert (found.verdict, found.rows) == (verdict, 20_001)
+    assert found.keys == ("1000", "1001", "1002")
     shop.require_equal(rows=20_001)
 
 

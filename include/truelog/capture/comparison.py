@@ -3,13 +3,14 @@
 1. Copy the table's hashes in one snapshot of the captured database, and note the end of its log after the snapshot.
 2. Wait until the topic and then the view contain everything before this end.
 3. Compare the hashes by bucket, and rows only in unequal buckets.
-4. A row that differs may have changed after the snapshot. It counts as different if it differs in each of three rounds
-   in the same way. If rows go on to change, the result is UNKNOWN.
+4. A row that differs may have changed after the snapshot. It is equal if it is equal in one of three rounds, so a busy
+   table can be compared. It is different if it differs in each round in the same way. If a row changes during each
+   round, the result is UNKNOWN.
 
 No log can tell that a row was deleted while its replication slot was lost. This comparison can.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -79,19 +80,18 @@ def compare(settings: Settings, view: str, event_type: EventType) -> SourceCompa
     """Compare the relation `current` of a view with the table of its event type."""
     try:
         found = [_round(settings, view, event_type)]
-        while found[-1].differences and len(found) < _ROUNDS:
+        while _unequal(found) and len(found) < _ROUNDS:
             found.append(_round(settings, view, event_type))
     except (ServiceDown, CaptureRefused, psycopg.OperationalError) as error:
         return SourceComparison(view, UNKNOWN, 0, reason=str(error))
-    last = found[-1]
-    if not last.differences:
+    last, unequal = found[-1], _unequal(found)
+    if not unequal:
         return SourceComparison(view, EQUAL, last.rows, lsn=last.lsn)
-    stable = {
-        key: pair for key, pair in last.differences.items() if all(each.differences.get(key) == pair for each in found)
-    }
+    stable = {key: last.differences[key] for key in unequal if len({each.differences[key] for each in found}) == 1}
     if not stable:
-        reason = f"{len(last.differences):,} rows changed during each of {_ROUNDS} comparisons"
-        return SourceComparison(view, UNKNOWN, last.rows, lsn=last.lsn, reason=reason)
+        keys = tuple(sorted(unequal)[:_SHOWN])
+        reason = f"{len(unequal):,} rows changed during each of {_ROUNDS} comparisons"
+        return SourceComparison(view, UNKNOWN, last.rows, lsn=last.lsn, keys=keys, reason=reason)
     return SourceComparison(
         view,
         DIFFERENT,
@@ -103,6 +103,11 @@ def compare(settings: Settings, view: str, event_type: EventType) -> SourceCompa
         keys=tuple(sorted(stable)[:_SHOWN]),
         reason=f"a new snapshot makes the view equal: truelog capture snapshot {event_type.name}",
     )
+
+
+def _unequal(rounds: Sequence[_Round]) -> set[str]:
+    """The keys of the rows that differ in every round."""
+    return set.intersection(*(set(each.differences) for each in rounds))
 
 
 def _round(settings: Settings, view: str, event_type: EventType) -> _Round:
