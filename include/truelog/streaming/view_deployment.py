@@ -58,7 +58,8 @@ class ViewDeployment:
     deployed: dict[str, CompiledView] = field(default_factory=dict)
     _refused: dict[_Version, str] = field(default_factory=dict)
     _begun: bool = False
-    _running: set[tuple[str, int]] = field(default_factory=set)  # the versions beside the declared ones, as planned
+    _declared: dict[str, int] = field(default_factory=dict)  # the versions that the files declare
+    _beside: set[tuple[str, int]] = field(default_factory=set)  # the versions that run beside them, as planned
     _unbuilt: set[tuple[str, int]] = field(default_factory=set)
     _unshown: list[CompiledView] = field(default_factory=list)  # whose readers still see the former version
     _show_due: float = 0.0
@@ -100,20 +101,23 @@ class ViewDeployment:
 
     def versions_changed(self, connection: Connection) -> str:
         """Which versions should run now that do not, or run and should not, or an empty string."""
-        views = application.views_of(self.settings, self.holder.application)
-        running = view_versions.beside(self.settings, connection, views)
-        changed = (running ^ self._running) | (view_versions.unbuilt(connection) ^ self._unbuilt)
+        changed = (self._find_beside(connection) ^ self._beside) | (view_versions.unbuilt(connection) ^ self._unbuilt)
         return ", ".join(f"version {version} of {view} has changed" for view, version in sorted(changed))
 
     def _load_beside(self, types: EventTypes, found: LoadedViews) -> tuple[list[CompiledView], dict[_Version, str]]:
         """The versions that stay fresh although the files declare other ones, and the reasons for all refused views."""
-        declared = {each.name: each.view.version for each in found.compiled}
-        views = application.views_of(self.settings, self.holder.application)
-        self._running = view_versions.beside(self.settings, self.connection, views)
-        others = [(v, n) for v, n in self._running if v in declared and n != declared[v]]
-        kept, unloaded = load_stored(self.spark, self.settings, types, view_versions.stored(self.connection, others))
+        self._declared = {each.name: each.view.version for each in found.compiled}
+        self._beside = self._find_beside(self.connection)
+        stored = view_versions.stored(self.connection, self._beside)
+        kept, unloaded = load_stored(self.spark, self.settings, types, stored)
         refused: dict[_Version, str] = {(view, None): reason for view, reason in found.refused.items()}
         return kept, refused | {(each.view, each.version): reason for each, reason in unloaded.items()}
+
+    def _find_beside(self, connection: Connection) -> set[tuple[str, int]]:
+        """The versions that should run beside those that the files declare."""
+        views = application.views_of(self.settings, self.holder.application)
+        fresh = view_versions.beside(self.settings, connection, views)
+        return {(view, version) for view, version in fresh if self._declared.get(view, version) != version}
 
     def show_later(self) -> None:
         """Let readers see the views whose readers held a lock during the deployment, if the locks are free now."""

@@ -111,6 +111,17 @@ def test_a_query_begins_no_later_than_the_log_ends(
     assert topics.end_offsets(platform, running.topics).covers(running.begin)
 
 
+def test_a_first_deployment_is_planned_once(
+    connection: Connection, application: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see a version from then on, which is no reason to plan all views again."""
+    first = view()
+    monkeypatch.setattr(view_deployment.application, "views_of", lambda *_: [first.name])
+    running = application(first)
+    assert planned(running) == {first.name}
+    assert running.deployment.versions_changed(connection) == ""
+
+
 def test_a_long_query_delays_only_what_readers_see(
     platform: Settings, connection: Connection, application: Callable[..., Stream]
 ) -> None:
