@@ -20,7 +20,9 @@
 17. the start of commands: SQL, and the explanation of a row of a Join, on a platform of its own
 18. the stream application alone with all streamed views: idle, and its cost and freshness under traffic, on a platform
     of its own
-19. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
+19. pattern rules under traffic and a backtest, and stored searches in one process and on a platform, each on a platform
+    of its own
+20. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
     and a kill, with four views, with all, and with fifty, each on a platform of its own
 """
 
@@ -41,6 +43,7 @@ from bench import (
     freshness,
     history,
     limiting,
+    matching,
     notifying,
     publishing,
     pushing,
@@ -48,6 +51,7 @@ from bench import (
     rebuilding,
     reconciling,
     restarting,
+    searching,
     streaming,
     whole,
 )
@@ -251,6 +255,23 @@ class Suite:
             self.running = "notifications", application
             return [notifying.run(settings, listener, application, self.seconds)]
 
+    def matches(self) -> list[Row]:
+        application = streaming.launch(self.settings, matching.VIEWS)
+        self.running = "matches", application
+        return list(matching.run(self.settings, application, self.seconds))
+
+    def backtest(self) -> list[Row]:
+        return [matching.run_backtest(self.settings, streaming.launch(self.settings, matching.VIEWS))]
+
+    def searches(self) -> list[Row]:
+        application = streaming.launch(self.settings, searching.VIEWS)
+        self.running = "searches", application
+        return list(searching.run(self.settings, application))
+
+    def percolator(self) -> list[Row]:
+        self._end()
+        return list(searching.in_process())
+
     def whole_four(self) -> list[Row]:
         return list(whole.run(self.settings, VIEWS[FOUR], self.seconds, [whole.FAST]))
 
@@ -325,6 +346,10 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "commands": Suite.commands,
     "figures": Suite.figures,
     "notifications": Suite.notifications,
+    "matches": Suite.matches,
+    "backtest": Suite.backtest,
+    "searches": Suite.searches,
+    "percolator": Suite.percolator,
     "stream_catalogue": Suite.stream_catalogue,
     "whole_four": Suite.whole_four,
     "whole_catalogue": Suite.whole_catalogue,
@@ -342,6 +367,10 @@ APART: Mapping[str, Mapping[str, str]] = {
     "commands": {},
     "figures": {},
     "notifications": {},
+    "matches": {},
+    "backtest": {},
+    "searches": {},
+    "percolator": {},
     "stream_catalogue": {},
     "whole_four": {},
     "whole_catalogue": {},

@@ -2,6 +2,7 @@
 
 from commands.folds.notification import FOLD, NotificationFields
 from truelog.commands.declaration import Command, Decision, NewEvent, Refused, State
+from truelog.storage.api_key import Role
 
 
 class RetireNotification(NotificationFields):
@@ -19,4 +20,4 @@ def decide(state: State, command: RetireNotification) -> Decision:
     return [NewEvent("notification_rule", fields)]
 
 
-COMMAND = Command(RetireNotification, FOLD, name_of, decide)
+COMMAND = Command(RetireNotification, FOLD, name_of, decide, role=Role.EDITOR)

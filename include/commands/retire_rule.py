@@ -5,6 +5,7 @@ from pydantic import Field
 from commands.folds.rule import FOLD, RuleFields
 from truelog.commands.declaration import Command, Decision, NewEvent, Refused, State
 from truelog.patterns import versions
+from truelog.storage.api_key import Role
 
 
 class RetireRule(RuleFields):
@@ -24,4 +25,4 @@ def decide(state: State, command: RetireRule) -> Decision:
     return [NewEvent("rule", fields | {"begins": command.begins, "decided_by": command.decided_by})]
 
 
-COMMAND = Command(RetireRule, FOLD, name_of, decide)
+COMMAND = Command(RetireRule, FOLD, name_of, decide, role=Role.EDITOR)

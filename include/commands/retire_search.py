@@ -3,6 +3,7 @@
 from commands.folds.search import FOLD, SearchFields, ends_of
 from truelog.commands.declaration import Command, Decision, NewEvent, Refused, State
 from truelog.patterns import versions
+from truelog.storage.api_key import Role
 
 
 class RetireSearch(SearchFields):
@@ -21,4 +22,4 @@ def decide(state: State, command: RetireSearch) -> Decision:
     return [NewEvent("stored_search", fields | {"begins": begins, "decided_by": command.decided_by})]
 
 
-COMMAND = Command(RetireSearch, FOLD, name_of, decide)
+COMMAND = Command(RetireSearch, FOLD, name_of, decide, role=Role.EDITOR)

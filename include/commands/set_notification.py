@@ -12,7 +12,10 @@ from pydantic_core import PydanticCustomError
 from commands.folds.notification import DECLARED, FOLD, NotificationFields
 from truelog.commands.declaration import Command, Decision, NewEvent, Refused, State
 from truelog.notifications.rules import declaration, found
+from truelog.storage.api_key import Role
 from truelog.support.errors import BadInput
+
+MOST = 1_000  # notification rules in force. The notifier compares each change with all of them
 
 _NAME = r"^[a-z][a-z0-9_]{0,62}$"
 
@@ -64,4 +67,4 @@ def decide(state: State, command: SetNotification) -> Decision:
     return [NewEvent("notification_rule", fields | {"decided_by": command.decided_by})]
 
 
-COMMAND = Command(SetNotification, FOLD, name_of, decide)
+COMMAND = Command(SetNotification, FOLD, name_of, decide, role=Role.EDITOR, most=MOST)

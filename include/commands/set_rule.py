@@ -7,7 +7,10 @@ from commands.folds import rule
 from truelog.commands.declaration import Command, Decision, NewEvent, Refused, State
 from truelog.patterns import versions
 from truelog.patterns.rule import MOST_BYTES
+from truelog.storage.api_key import Role
 from truelog.support.errors import BadInput
+
+MOST = 200  # rules in force. Each batch searches for all of them among the events of an entity
 
 
 class SetRule(rule.RuleFields):
@@ -37,4 +40,4 @@ def decide(state: State, command: SetRule) -> Decision:
     return [NewEvent("rule", fields | {"begins": command.begins, "decided_by": command.decided_by})]
 
 
-COMMAND = Command(SetRule, rule.FOLD, name_of, decide)
+COMMAND = Command(SetRule, rule.FOLD, name_of, decide, role=Role.EDITOR, most=MOST)

@@ -8,7 +8,10 @@ from searches.sources import SOURCES
 from truelog.commands.declaration import Command, Decision, NewEvent, Refused, State
 from truelog.patterns import versions
 from truelog.searches.search import check
+from truelog.storage.api_key import Role
 from truelog.support.errors import BadInput
+
+MOST = 100_000  # searches in force. Each Python process of an executor has all of them in memory
 
 
 class SetSearch(SearchFields):
@@ -39,4 +42,4 @@ def decide(state: State, command: SetSearch) -> Decision:
     return [NewEvent("stored_search", fields | {"decided_by": command.decided_by})]
 
 
-COMMAND = Command(SetSearch, FOLD, name_of, decide)
+COMMAND = Command(SetSearch, FOLD, name_of, decide, role=Role.EDITOR, most=MOST)

@@ -75,7 +75,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "airflow_jwt_secret": secrets.token_hex(64),  # HS512 needs a 64-byte key
         "airflow_fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         **{f"{service}_port": str(ports[service]) for service in registry.HTTP},
-        **{f"{role}_key": api_key.generate_key(role) for role in api_key.Role if role is not api_key.Role.BROWSER},
+        **{f"{role}_key": api_key.generate_key(role) for role in api_key.FIRST},
         "connect_port": str(ports["connect"]),
         "connect_password": _secret(),
         "source_password": _secret(),

@@ -29,6 +29,13 @@ def page_view(number: int = 0, **fields: object) -> dict[str, object]:
     return {**named, "visitor_id": f"v{number % 50}", "url": f"https://shop.example/{number}", **fields}
 
 
+def payment(number: int, verb: str, country: str) -> dict[str, object]:
+    """A payment of one customer, later than those with smaller numbers."""
+    named = page_view(number, event_id=f"p{number}", type="payment")
+    about = {"customer_id": "carl", "order_id": "o1", "verb": verb, "country": country, "amount": number}
+    return {name: named[name] for name in ("type", "event_id", "occurred_at")} | about
+
+
 @dataclass(frozen=True)
 class Response:
     """The response to a request."""

@@ -22,7 +22,7 @@ from tests.library.commands.command_client import CommandClient, send_until_answ
 from tests.library.listener import Listener, listening
 from tests.library.relay.read_topic import table
 from tests.scenes.batch import Batch
-from tests.scenes.collector_client import page_view
+from tests.scenes.collector_client import page_view, payment
 from tests.scenes.restarts import pids, require_restarted
 from tests.scenes.shop import PACE, Shop
 from truelog.archive.table import archived_positions
@@ -33,10 +33,12 @@ from truelog.support.settings import PROJECT
 from truelog.views import catalogue
 
 SERVICES = tuple(each.name for each in registry.SERVICES)
-# Sketches, two Groups, a Join and stored searches. Some of the sums of `test_streams` expire.
+# Sketches, two Groups, a Join, stored searches and pattern rules. Some of the sums of `test_streams` expire.
 VIEWS = {
-    name: catalogue.load_view(name) for name in ("page_audience", "document", "home_timeline", "cart", "search_hits")
+    name: catalogue.load_view(name)
+    for name in ("page_audience", "document", "home_timeline", "cart", "search_hits", "matches")
 }
+RULE = "payments_from_another_country"
 # Commands on a cart, each with its status: accepted, or refused.
 CART: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("check_out_cart", 409, {}),
@@ -133,19 +135,20 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop, lis
     until(lambda: _require_bulk(listener, "opened", "ended"), 30, "the last notification of the cart")
 
 
-def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: Shop, listener: Listener) -> None:
-    """The stream dies between merges: some views have the batch with the search, and the successor continues each one.
+def test_a_search_and_a_rule_find_later_events_although_the_stream_is_killed(shop: Shop, listener: Listener) -> None:
+    """The stream dies in the merge of a match, and the successor continues each view.
 
-    The last step compares the hits. A webhook is notified of each hit, always with the same id, although the notifier
-    is killed too.
+    The last step compares hits and matches. A webhook is notified of each of them, always with the same id, although
+    the notifier is killed too.
     """
     shop.catch_up()
-    notified = answer("notifications", "add", "likes", "--hit", "liked", "--to", "wall")
-    assert notified["in_log"], notified
-    until(lambda: _require_notifier_reads(shop, "search_hits"), 30, "the notifier's first look")
-    added = answer("searches", "add", "liked", "(I like) NOT bike*", "--on", "tweet")
-    assert added["in_log"], added
-    require_killed_between_merges(shop)
+    for name, *about in (("likes", "--hit", "liked"), ("fraud", "--match", RULE)):
+        assert answer("notifications", "add", name, *about, "--to", "wall")["in_log"]
+    for view in ("search_hits", "matches"):
+        until(lambda view=view: _require_notifier_reads(shop, view), 30, "the notifier's first look")  # type: ignore[misc]
+    assert answer("searches", "add", "liked", "(I like) NOT bike*", "--on", "tweet")["in_log"]
+    assert answer("patterns", "add", str(PROJECT / "include" / "rules" / f"{RULE}.rule"))["in_log"]
+    require_killed_in_the_merge_of_a_match(shop)
     before = pids(shop.world.settings, "notifier")
     os.kill(before["notifier"], signal.SIGKILL)
     shop.catch_up()
@@ -159,10 +162,26 @@ def test_a_stored_search_finds_later_events_although_the_stream_is_killed(shop: 
     )
     ids = {(each["row"]["document"], each["id"]) for each in _taken(listener, "likes")}
     assert len({document for document, _ in ids}) == len(ids)
+    [match] = answer("patterns", "show", RULE, "--matches", "10")["matches"]
+    assert (match["entity_id"], match["outcome"], len(match["events"])) == ("carl", "found", 6)
+    until(lambda: _require_told_of(listener, match["match_id"]), 30, "the notification of the match")
+    assert len({each["id"] for each in _taken(listener, "fraud")}) == 1
 
 
-def require_killed_between_merges(shop: Shop) -> None:
+def require_killed_in_the_merge_of_a_match(shop: Shop) -> None:
+    """A customer pays while no stream runs, so the match is in the first merge that has rows of the view."""
     shop.application("stream").die()
+    paid = [payment(number, "failed", "DE") for number in range(5)] + [payment(5, "succeeded", "FR")]
+    assert shop.client.post(paid).status == 200
+    before = shop.world.positions("matches").only(["payment"])
+    shop.killed("stream", "judged.matches:1:kill")
+    assert shop.world.positions("matches").only(["payment"]) == before
+
+
+@pytest.mark.nightly
+def test_the_stream_is_killed_between_merges(shop: Shop) -> None:
+    """Some views have the batch, and the successor continues each one. The last step compares them."""
+    shop.catch_up().die()
     before = {view: shop.world.positions(view) for view in VIEWS}
     shop.killed("stream", "merge.committed:2:kill")
     assert {shop.world.positions(view) == before[view] for view in VIEWS} == {True, False}
@@ -263,6 +282,12 @@ def _require_bulk(listener: Listener, *says: str) -> None:
 
 def _taken(listener: Listener, notification: str) -> list[dict[str, Any]]:
     return [each for each in listener.taken if each["notification"] == notification]
+
+
+def _require_told_of(listener: Listener, match: str) -> None:
+    told = [each["row"]["match_id"] for each in _taken(listener, "fraud")]
+    if set(told) != {match}:
+        raise ServiceDown(f"the webhook was notified of {told}")
 
 
 def _require_all_taken(listener: Listener, documents: set[str]) -> None:

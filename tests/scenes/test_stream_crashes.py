@@ -39,8 +39,8 @@ POINTS = (
 
 
 # In the merge, which holds the view's lock. `test_merge_zombies.py` proves each point without Spark, and
-# `test_day_in_a_shop.py` kills a stream after a commit.
-OFTEN = pytest.param(["merge.added"], id="before the commit")
+# `test_day_in_a_shop.py` kills a stream before a commit.
+OFTEN = pytest.param(["merge.committed"], id="after the commit")
 ALL = pytest.param(POINTS, marks=pytest.mark.nightly, id="all")
 
 
@@ -60,7 +60,7 @@ def test_killed_during_a_batch(world: World, archive: Application, batch: Batch,
         world.traffic.send(500)
         stream = start(world.settings, "stream.py", fault=f"{point}:1:kill")
         stream.wait_kill()
-        if point == "merge.added":
+        if point == "merge.committed":
             assert list(scratch.glob("*/offsets/0"))
             shutil.rmtree(scratch.resolve())
 

@@ -1,12 +1,13 @@
 """Matches: what rules find, in batch, as a stream, and shuffled."""
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
 from rules.sources import SOURCES
 from tests.library.patterns.public_examples import EXAMPLES, PublicExample
-from tests.views.examples import Rows, Sent, at, example, examples, sent
+from tests.views.examples import Rows, Sent, at, example, sent
 from truelog.patterns import files
 from truelog.support.settings import PROJECT
 
@@ -124,33 +125,44 @@ def test_a_match_that_goes_on_in_the_next_span_is_found_once(rows: Rows) -> None
 
 
 def public(one: PublicExample, name: str) -> list[Sent]:
-    """The rule and the events of a public example, whose values are prices."""
+    """The rule and the events of a public example, whose values are readings of a sensor."""
     document = {
         "rule": name,
-        "by": "symbol",
+        "by": "sensor",
         "pattern": one.pattern,
-        "within": "1 minute",
+        "within": "1 hour" if one.within == "1 day" else one.within,
         "after": one.after,
-        "steps": {step: where(condition.replace("value", "price")) for step, condition in one.where.items()},
+        "steps": {step: {"on": "reading", "where": of_reading(where)} for step, where in one.where.items()},
+        "show": {column: of_reading(expression) for column, expression in one.shown.items()},
     }
-    values = [price(f"10:00:{second:02}", value or 0, name) for second, value in enumerate(one.values)]
+    values = [
+        measured(second(number, one), -1 if value is None else value, name)  # a reading has a value
+        for number, value in enumerate(one.values, 1)
+    ]
     return [sent("rule", rule=name, verb="set", definition=json.dumps(document), begins="{}"), *values]
 
 
-PUBLIC = (
-    "Trino, simple query",
-    "Trino, to the next row",
-    "Trino, references to both",
-    "Flink, reluctant",
-    "Oracle, W-shape",
-)
-CHOSEN = {f"public_{n}": next(each for each in EXAMPLES if each.name == name) for n, name in enumerate(PUBLIC)}
+def of_reading(expression: str) -> str:
+    return expression.replace("value", "measured")
 
 
-@examples({name: (public(one, name), (name, one.expected)) for name, one in CHOSEN.items()})
-def test_public_examples(rows: Rows, expected: tuple[str, str]) -> None:
-    name, matches = expected
-    found = [row for row in rows if (row["rule"], row["entity_id"]) == (name, name)]
-    in_order = sorted(found, key=lambda row: row["first_time"])
-    lengths = [[event["step"] for event in json.loads(row["events"])] for row in in_order]
-    assert lengths == [[event.lstrip("0123456789") for event in each.split()] for each in matches.split(" | ")]
+def second(number: int, one: PublicExample) -> str:
+    """The time of the value with this number."""
+    return str(timedelta(hours=10, seconds=number * one.every))
+
+
+PUBLIC = {f"public_{number}": one for number, one in enumerate(EXAMPLES)}
+
+
+@example([each for name, one in PUBLIC.items() for each in public(one, name)])
+def test_public_examples(rows: Rows) -> None:
+    """All of them are in one log. Each rule also judges the sensors of the others, which are not compared."""
+    for name, one in PUBLIC.items():
+        found = [row for row in rows if (row["rule"], row["entity_id"]) == (name, name)]
+        in_order = sorted(found, key=lambda row: row["first_time"])
+        matches = [each.split() for each in one.expected.split(" | ") if each]
+        steps = [[event.lstrip("0123456789") for event in each] for each in matches]
+        assert [[event["step"] for event in json.loads(row["events"])] for row in in_order] == steps, one
+        ends = [tuple(at(second(int(re.findall("[0-9]+", each[n])[0]), one)) for n in (0, -1)) for each in matches]
+        assert [(row["first_time"], row["last_time"]) for row in in_order] == ends, one
+        assert [json.loads(row["shown"]) for row in in_order][: len(one.shows)] == list(one.shows), one

@@ -99,6 +99,8 @@ def document(name: str, command: Command) -> dict[str, object]:
         "command": name,
         "about": (command.decide.__globals__.get("__doc__") or "").strip(),
         "event": command.fold.event,
+        "role": command.role.value,
+        "most": command.most,
         "fields": command.fields.model_json_schema(),
     }
 

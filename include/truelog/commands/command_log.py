@@ -82,7 +82,8 @@ def decide_all(
             reach("command.confirmed")
             known = _read_known(connection, requests)  # 3
             reach("command.remembered")
-            current = states.current(connection, types, catalogue.folds, keys)  # 4
+            counted = {each.command.fold.event for each in requests if each.command.most is not None}
+            current = states.current(connection, types, catalogue.folds, keys, counted)  # 4
             reach("command.read")
             answers, decided = _decide_each(types, current, known, requests)
             first = _draw_numbers(connection, sum(len(each.outcome.events) for each in decided))  # 5

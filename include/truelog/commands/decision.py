@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from truelog.commands import claims, events
-from truelog.commands.declaration import NewEvent, Refused
+from truelog.commands.declaration import NewEvent, Refused, State
 from truelog.commands.events import LogEvent
 from truelog.commands.folding.states import KeyName, States
 from truelog.commands.request import CommandRequest
@@ -51,13 +51,25 @@ def decide(types: EventTypes, states: States, request: CommandRequest, now: date
     decided = _decided(request, state)
     if isinstance(decided, Refused):
         return _refused(decided.reason, version)
+    if full := _without_room(request, states, state):
+        return _refused(full, version)
     free = [each.key for each in claimed if not states[each].state]
     new = [*decided, *(claims.claimed(name, request.key) for name in free)]
     made = [events.to_log(types, each, now) for each in new]
     _require_own_keys(request, made)
     states.add(made)
+    if not state:
+        states.in_use[own.event] += 1
     listed = [{"event": each.event, "event_id": each.event_id} for each in made]
     return Outcome(ACCEPTED, {"version": states.version(own), "events": listed}, made)
+
+
+def _without_room(request: CommandRequest, states: States, state: State) -> str | None:
+    """Why a key without a state may not get one, or None."""
+    most, event = request.command.most, request.command.fold.event
+    if most is None or state or states.in_use[event] < most:
+        return None
+    return f"{event}: {states.in_use[event]:,} are in force, and {request.name} allows {most:,}; retire one first"
 
 
 def _refused(reason: str, version: int) -> Outcome:

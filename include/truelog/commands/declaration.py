@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from truelog.storage.api_key import Role
+
 LONGEST_KEY = 500  # characters, so that PostgreSQL can index each key
 
 State = Mapping[str, Any]  # JSON; empty for a key without events
@@ -58,6 +60,9 @@ class Command:
     `claims` are names that only one key at a time may hold, such as `username:ann`. The command is refused unless all
     of them are free or held by its own key. If it is accepted, the key holds them all. All events of a decision have
     the command's key.
+
+    role: what an API key needs to send the command.
+    most: how many keys may have a state. A command that would give a state to a further key is refused.
     """
 
     fields: type[Fields]
@@ -65,3 +70,5 @@ class Command:
     key: Callable[[Any], str]
     decide: Callable[[State, Any], Decision]
     claims: Callable[[Any], Sequence[str]] = no_claims
+    role: Role = Role.PRODUCER
+    most: int | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from truelog.patterns.evaluate import Evaluator, Marks, Values, evaluator, show
+from truelog.patterns.evaluate import Marks, Values, evaluator, show
 from truelog.patterns.program import Accept, Jump, Pass, Split, Take
 from truelog.patterns.rule import Rule
 
@@ -87,6 +87,8 @@ def find(
     """
     ordered = sorted(events)
     rows = [each for each in ordered if each.topic in rule.row_types and may_match(each)]
+    if len(rows) < rule.least:
+        return []
     search = _Search(rule, rows, ordered, budget or Budget.of(events))
     return [search.match(path) for path in search.paths()]
 
@@ -116,9 +118,7 @@ class _Search:
         self.rule = rule
         self.events = events
         self.rows: list[Values] = [each.values for each in events]
-        self.tests: dict[str, Evaluator] = {
-            name: evaluator(each.where, rule.slots) for name, each in rule.steps.items()
-        }
+        self.tests = rule.tests
         self.known: dict[tuple[str, int], bool] = {}  # the answers of conditions that depend on no match
         self.has_gaps = any(each.gap is not None for each in rule.steps.values())
         self.budget = budget
@@ -155,22 +155,21 @@ class _Search:
 
     def following(self, thread: _Thread, end: int) -> list[_Thread]:
         """Where the search continues; the preferred place is last."""
-        instruction = self.rule.program[thread.instruction]
+        at, number, marks, path = thread
+        instruction = self.rule.program[at]
         if isinstance(instruction, Jump):
-            return [thread._replace(instruction=instruction.to)]
+            return [_Thread(instruction.to, number, marks, path)]
         if isinstance(instruction, Split):
-            return [thread._replace(instruction=to) for to in (instruction.other, instruction.preferred)]
-        if thread.number >= len(self.events) or self.events[thread.number].at > end:
+            return [_Thread(to, number, marks, path) for to in (instruction.other, instruction.preferred)]
+        if number >= len(self.events) or self.events[number].at > end:
             return []
-        moved = thread._replace(instruction=thread.instruction + 1, number=thread.number + 1)
-        if isinstance(instruction, Pass):
-            return [moved] if thread.path is not None else []  # a match begins with an event of its own
+        if isinstance(instruction, Pass):  # a match begins with an event of its own
+            return [_Thread(at + 1, number + 1, marks, path)] if path is not None else []
         assert isinstance(instruction, Take)  # noqa: S101
         step = instruction.step
         if not self.fits(step, thread):
             return []
-        path = _Path(thread.number, step, thread.path)
-        return [moved._replace(marks=self.marked(thread.marks, step, thread.number), path=path)]
+        return [_Thread(at + 1, number + 1, self.marked(marks, step, number), _Path(number, step, path))]
 
     def fits(self, step: str, thread: _Thread) -> bool:
         """Whether the next event fits a step."""
@@ -188,6 +187,8 @@ class _Search:
         return self.known[step, number]
 
     def marked(self, marks: Marks, step: str, number: int) -> Marks:
+        if not marks:
+            return marks
         slots = zip(self.rule.slots, marks, strict=True)
         return tuple(
             number if name == step and not (is_first and mark is not None) else mark for (name, is_first), mark in slots

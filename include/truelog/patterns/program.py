@@ -58,6 +58,21 @@ def compile_tree(tree: Tree) -> tuple[Instruction, ...]:
     return tuple(program)
 
 
+def least_events(tree: Tree) -> int:
+    """The fewest events of a match."""
+    match tree:
+        case Step():
+            return 1
+        case Skip():
+            return 0
+        case Sequence(items):
+            return sum(map(least_events, items))
+        case Choice(alternatives):
+            return min(map(least_events, alternatives))
+        case Repeat(item, least):
+            return least * least_events(item)
+
+
 def _add(program: list[Instruction], tree: Tree) -> None:
     if len(program) > MOST_INSTRUCTIONS:
         raise BadInput(f"the repeats unroll to more than {MOST_INSTRUCTIONS:,} steps; use smaller numbers")

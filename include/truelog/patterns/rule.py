@@ -15,9 +15,9 @@ from pydantic import Field as Declaration
 from truelog.patterns import expression as expressions
 from truelog.patterns import grammar
 from truelog.patterns.catalogue import Sources, require_entity
-from truelog.patterns.evaluate import Slots, fields_of
+from truelog.patterns.evaluate import Evaluator, Slots, evaluator, fields_of
 from truelog.patterns.expression import BOOLEAN, Expression, Scope
-from truelog.patterns.program import Instruction, compile_tree
+from truelog.patterns.program import Instruction, compile_tree, least_events
 from truelog.patterns.span import spans_of
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration, BadInput
@@ -108,12 +108,14 @@ class Absence:
 class Rule:
     """A rule that has been checked. Durations are in microseconds.
 
+    least: the fewest events of a match.
     slots: the events of a match that conditions refer to.
     """
 
     name: str
     entity: str
     program: tuple[Instruction, ...]
+    least: int
     steps: Mapping[str, Condition]
     within: int
     absence: Absence | None
@@ -127,6 +129,11 @@ class Rule:
     def row_types(self) -> frozenset[str]:
         """The event types whose events are the rows that a pattern describes."""
         return frozenset(each.event_type for each in self.steps.values())
+
+    @cached_property
+    def tests(self) -> Mapping[str, Evaluator]:
+        """The function of each step's condition. A process makes it once, and not for each group."""
+        return {name: evaluator(each.where, self.slots) for name, each in self.steps.items()}
 
     @cached_property
     def event_types(self) -> frozenset[str]:
@@ -171,6 +178,7 @@ def check(declared: Declared, sources: Sources) -> Rule:
         name=declared.rule,
         entity=declared.by,
         program=at("pattern", lambda: compile_tree(tree)),
+        least=least_events(tree),
         steps=steps,
         within=_micros("within", declared.within),
         absence=absence,

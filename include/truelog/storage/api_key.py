@@ -36,17 +36,21 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 class Role(StrEnum):
     """The permissions of a key.
 
-    A producer may post events, a reader may query views, and an admin may do anything. A browser may send events of
-    some types from pages of some origins.
+    A producer may post events. An editor may also change rules, searches and notification rules. A reader may query
+    views, and an admin may do anything. A browser may send events of some types from pages of some origins.
     """
 
     PRODUCER = "producer"
+    EDITOR = "editor"
     READER = "reader"
     ADMIN = "admin"
     BROWSER = "browser"
 
     def may_act_as(self, other: "Role") -> bool:
-        return self in (other, Role.ADMIN)
+        return self in (other, Role.ADMIN) or (self, other) == (Role.EDITOR, Role.PRODUCER)
+
+
+FIRST = (Role.PRODUCER, Role.READER, Role.ADMIN)  # the roles whose keys setup generates
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,11 @@ class ApiKey:
     role: Role
     sha256: bytes
     page: Page | None = None  # of a browser's key
+
+    def require(self, role: Role) -> None:
+        """Raise RequestRefused if the key's role does not permit what this role may do."""
+        if not self.role.may_act_as(role):
+            raise RequestRefused(403, f"the role {self.role} may not do this; use a key with the role {role}")
 
 
 @dataclass(frozen=True)
@@ -189,8 +198,7 @@ class KeyRing:
         found = self.find(key.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise RequestRefused(401, "no such key; send Authorization: Bearer KEY")
-        if not found.role.may_act_as(role):
-            raise RequestRefused(403, f"a {found.role} may not do this; use the key of a {role}")
+        found.require(role)
         return found
 
     def authorize_page(self, key: str, origin: str) -> ApiKey:

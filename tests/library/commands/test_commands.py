@@ -107,6 +107,9 @@ def test_an_answer_and_what_is_in_the_log(collector: Collector) -> None:
     invalid = collector.send("add_to_cart", **cart)
     assert (invalid.status, invalid.json["field"]) == (422, "quantity")
     assert collector.send("surprise").status == 404
+    forbidden = collector.send("retire_rule", rule="fraud", begins="{}")
+    why = "the role producer may not do this; use a key with the role editor"
+    assert (forbidden.status, forbidden.json) == (403, {"error": why})
 
     receipt = collector.request("GET", f"/commands/receipts/{added.json['receipt']}")
     assert (receipt.status, receipt.json["in_log"], receipt.json["version"]) == (200, True, 1)

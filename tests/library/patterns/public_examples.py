@@ -234,4 +234,6 @@ INEXPRESSIBLE = {
     "PERMUTE and {,}": "written out as alternatives, and as *",
     "ORDER BY other columns": "the order is event time, and then the place in the log",
     "subqueries, casts, user-defined functions, the current time": "a rule would not follow from the log alone",
+    "PARTITION BY several columns": "an entity is one field, which events of several types have",
+    "a query around several MATCH_RECOGNIZE": "matches are rows, which SQL and other views read",
 }

@@ -55,7 +55,7 @@ def test_a_route_needs_a_key_of_its_role(postgresql: Settings) -> None:
     good, wrong = (ask(postgresql, "POST", "/things", k) for k in (postgresql.producer_key, postgresql.reader_key))
     assert (good.status_code, good.json()) == (200, {"from": "producer"})
     assert wrong.status_code == 403
-    assert wrong.json() == {"error": "a reader may not do this; use the key of a producer"}
+    assert wrong.json() == {"error": "the role reader may not do this; use a key with the role producer"}
     unknown = ask(postgresql, "POST", "/things")
     assert (unknown.status_code, unknown.headers["WWW-Authenticate"]) == (401, "Bearer")
     assert unknown.json() == {"error": "no such key; send Authorization: Bearer KEY"}

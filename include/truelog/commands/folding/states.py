@@ -13,7 +13,8 @@ from typing import NamedTuple
 from truelog.commands.declaration import Fold, Payload, State
 from truelog.commands.events import LogEvent, payloads
 from truelog.schema.event import EventTypes
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
+from truelog.storage.locks import Locks
 from truelog.support.errors import TruelogError
 from truelog.support.faults import reach
 
@@ -74,6 +75,24 @@ def read_pending(connection: Connection, keys: Collection[KeyName]) -> list[LogE
     return [LogEvent(*row) for row in rows]
 
 
+def lock_count(connection: Connection, event: str) -> None:
+    """Let no other session count the keys of an event type until the transaction ends."""
+    connection.execute(f"SELECT pg_advisory_xact_lock({Locks.KEYS_IN_USE})", (event,))
+
+
+def count_in_use(connection: Connection, event: str) -> int:
+    """How many keys of an event type have a state, or may get one from accepted events that the reader has not read."""
+    lock_count(connection, event)
+    return int(
+        read_value(
+            connection,
+            "SELECT count(*) FROM truelog.command_key AS k WHERE event = %s AND (state <> '{}' OR EXISTS ("
+            'SELECT FROM truelog.command_event WHERE "offset" IS NULL AND (event, key) = (k.event, k.key)))',
+            (event,),
+        )
+    )
+
+
 def write_logged(connection: Connection, states: Mapping[KeyName, KeyState]) -> None:
     """Store the states of locked keys."""
     with connection.cursor() as cursor:
@@ -84,10 +103,15 @@ def write_logged(connection: Connection, states: Mapping[KeyName, KeyState]) -> 
 
 
 def current(
-    connection: Connection, types: EventTypes, folds: Mapping[str, Fold], keys: Collection[KeyName]
+    connection: Connection,
+    types: EventTypes,
+    folds: Mapping[str, Fold],
+    keys: Collection[KeyName],
+    counted: Iterable[str] = (),
 ) -> "States":
-    """The states of locked keys with all accepted events."""
-    states = States(types, folds, read_logged(connection, keys))
+    """The states of locked keys with all accepted events, and the number of keys in use of some event types."""
+    in_use = {event: count_in_use(connection, event) for event in sorted(counted)}
+    states = States(types, folds, read_logged(connection, keys), in_use)
     states.add(read_pending(connection, keys))
     return states
 
@@ -97,12 +121,21 @@ class States:
 
     Added events are decoded together when a state that they change is read, because one call of the decoder takes about
     as long for many events as for one.
+
+    in_use: the number of keys in use, by event type.
     """
 
-    def __init__(self, types: EventTypes, folds: Mapping[str, Fold], states: Mapping[KeyName, KeyState]) -> None:
+    def __init__(
+        self,
+        types: EventTypes,
+        folds: Mapping[str, Fold],
+        states: Mapping[KeyName, KeyState],
+        in_use: Mapping[str, int] | None = None,
+    ) -> None:
         self._types = types
         self._folds = folds
         self._states = dict(states)
+        self.in_use = Counter(in_use)
         self._added: list[LogEvent] = []  # not folded yet
         self._changed = Counter[KeyName]()  # how many of these events each key has
 

@@ -11,6 +11,7 @@
 | 409 | refused, with the reason and the current version of the key |
 | 412 | the key does not have the expected version. `version` is the current one |
 | 422 | a field is invalid, or the idempotency key belongs to another command. Nothing is stored |
+| 403 | the role of the key does not permit the command |
 | 404 | there is no such command, or no such receipt |
 | 503 | nothing is decided, or the result is unknown. Retry with the same idempotency key |
 
@@ -86,6 +87,7 @@ class CommandRoutes:
         if name not in self._catalogue.commands:
             known = ", ".join(self._catalogue.commands)
             raise RequestRefused(404, f"there is no command {name}; the commands are {known}")
+        request.state.key.require(self._catalogue.commands[name].role)
         sender = Sender(request.state.key.name, request.headers.get("idempotency-key"))
         body = await self._read_json(request)
         try:

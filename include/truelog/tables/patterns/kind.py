@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame
 
 from truelog.storage.database import Connection, connect
+from truelog.support import faults
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView, Compiling
 from truelog.tables.fold import failing, merge
@@ -98,6 +99,8 @@ class Judged(Fold):
             after = judging.versions([*before.changes, *rules.staged_changes(connection, compiled, changes)])
             rules.delete_touched(connection, compiled, before.versions, after)
         super().add_batch(connection, compiled, staged)
+        if staged.attempts:
+            faults.reach(f"judged.{compiled.name}")
 
 
 class Patterns(Judged):

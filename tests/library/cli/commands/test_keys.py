@@ -63,7 +63,7 @@ def test_a_browsers_key_names_its_origins_and_event_types(platform_keys: Setting
     with pytest.raises(RequestRefused, match="the key is for pages of https://"):
         ring.authorize_page(key, "https://stranger.example")
     for role in (Role.PRODUCER, Role.READER, Role.ADMIN):
-        with pytest.raises(RequestRefused, match="a browser may not"):
+        with pytest.raises(RequestRefused, match="the role browser may not"):
             ring.authorize(f"Bearer {key}", role)
     entry = listed()[NAME]
     assert (entry["origins"], entry["event_types"]) == (list(origins), list(types))
