@@ -26,6 +26,7 @@ CHECKED = {
     "batch_layer": OF_PROCESSES,
     "clock": "decides no row: `present` and `status` show it to readers",
     "clock_hold": OF_PROCESSES,
+    "command_position": "decides no row: how far the states of commands are read",
     "deployed": OF_PROCESSES,
     "erasure": ERASURES,
     "erasure_count": "decides no row: which partials are used, or else the archive",

@@ -51,10 +51,14 @@ def store_coordinates(connection: Connection, event: str, records: Iterable[Coor
     ).fetchall()
     if not found:
         return
+    receipts = list({receipt for (receipt,) in found})
+    # The reader of another fold may store where the other events of a command are. With this lock, the later one sees
+    # that all of them are in the log.
+    connection.execute("SELECT FROM truelog.command WHERE receipt = ANY(%s) ORDER BY receipt FOR UPDATE", (receipts,))
     connection.execute(
         "UPDATE truelog.command AS c SET said = %s WHERE receipt = ANY(%s) AND said IS NULL AND NOT EXISTS "
         '(SELECT FROM truelog.command_event AS e WHERE e.receipt = c.receipt AND e."offset" IS NULL)',
-        (LOG, list({receipt for (receipt,) in found})),
+        (LOG, receipts),
     )
     connection.execute(f"NOTIFY {READ}")
 

@@ -28,7 +28,11 @@ Generations = Mapping[str, uuid.UUID]  # of each fold
 
 
 class FoldChanged(TruelogError):
-    """The states of keys are made again, and the session has not seen them complete."""
+    """The states of these event types have another generation than the session has seen complete."""
+
+    def __init__(self, events: Collection[str]) -> None:
+        super().__init__(f"the states of {', '.join(events)} are made again from the log")
+        self.events = events
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def decide_all(
     """Decide the commands in their order. After the return, PostgreSQL has the decisions.
 
     Raises:
-        FoldChanged: the session must confirm the states again. Nothing was stored.
+        FoldChanged: the states of some keys must be confirmed again. Nothing was stored.
         FoldFailed: a fold cannot read an event of one of these commands, or an earlier one. Nothing was stored.
     """
     answers: list[Stored] | None = None
@@ -105,8 +109,8 @@ def _require_generations(connection: Connection, generations: Generations, event
         (sorted(events),),
     )
     found: dict[str, uuid.UUID] = dict(rows)
-    if any(found.get(event) is None or found[event] != generations.get(event) for event in events):
-        raise FoldChanged("the states of keys are being made again from the log")
+    if changed := [e for e in sorted(events) if e not in found or found[e] != generations.get(e)]:
+        raise FoldChanged(changed)
 
 
 def _read_known(connection: Connection, requests: Sequence[CommandRequest]) -> _Known:

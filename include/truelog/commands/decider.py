@@ -10,7 +10,8 @@ from queue import Empty, SimpleQueue
 import psycopg
 
 from truelog.commands.catalogue import Catalogue
-from truelog.commands.command_log import Stored
+from truelog.commands.command_log import FoldChanged, Stored
+from truelog.commands.decision import key_names
 from truelog.commands.folding.states import FoldFailed
 from truelog.commands.request import CommandRequest
 from truelog.commands.session import Session
@@ -66,9 +67,11 @@ class Decider:
 
     def _decide(self, begun: Sequence[_Waiting]) -> None:
         try:
-            types = self._types()
-            self._session = self._session or Session(self._settings, self._catalogue, types)
-            decided = self._session.decide(types, [each.request for each in begun])
+            self._session = self._session or Session(self._settings, self._catalogue)
+            begun = _refuse_missing(self._session, begun)
+            decided = self._session.decide(self._types(), [each.request for each in begun]) if begun else []
+        except FoldChanged:
+            self._decide(begun)  # now without the commands on these states
         except NoRoom as full:
             _fail(begun, full)  # the session stays: while Kafka is down, another one could not begin
         except FoldFailed as error:
@@ -112,6 +115,17 @@ class Decider:
         except Empty:
             pass
         return waiting
+
+
+def _refuse_missing(session: Session, begun: Sequence[_Waiting]) -> list[_Waiting]:
+    """Refuse the commands whose states are not confirmed, and return the others."""
+    ready = list[_Waiting]()
+    for each in begun:
+        if reasons := session.missing({name.event for name in key_names(each.request)}):
+            _fail([each], ServiceDown(" ".join(reasons[event] for event in sorted(reasons))))
+        else:
+            ready.append(each)
+    return ready
 
 
 def _fail(begun: Iterable[_Waiting], error: Exception) -> None:

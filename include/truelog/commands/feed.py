@@ -1,7 +1,7 @@
 """The command log as the feed of a relay, which publishes accepted events to their topics."""
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from truelog.relay.feed import Beginning, Row
 from truelog.relay.place import Place
@@ -42,20 +42,20 @@ class CommandFeed:
         """Upkeep removes old rows (`truelog.maintenance.retention`), because answers are repeated from them."""
 
 
-def begin_again(connection: Connection, place: Place | None, read: Collection[str]) -> None:
+def begin_again(connection: Connection, place: Place | None, missing: Callable[[list[str]], Mapping[str, str]]) -> None:
     """Give new numbers, beyond the place, to all events that are not in the log.
 
-    A database that was restored from a backup has numbers that the relay has published with other events. The reader
-    of the folds must have read the log of the event types `read` to its end, so that their events without coordinates
-    were never published.
+    A database that was restored from a backup has numbers that the relay has published with other events. `missing`
+    gives the reason for each event type whose log was not read to its end since the restore. Events without coordinates
+    of all other types were never published.
 
     Raises:
-        ServiceDown: events of other types have no coordinates, so they may have been published. Nothing has changed.
+        ServiceDown: events of a missing type have no coordinates, so they may have been published. Nothing has changed.
     """
     last = 0 if place is None else place.number
     with connection.transaction():
         stored: int = read_value(connection, "SELECT last FROM truelog.command_number FOR UPDATE")
-        _require_all_read(connection, read)
+        _require_all_read(connection, missing)
         first = max(last, stored) + 1
         renumbered = connection.execute(
             "UPDATE truelog.command_event AS e SET number = %s + n.place FROM (SELECT number, "
@@ -69,14 +69,11 @@ def begin_again(connection: Connection, place: Place | None, read: Collection[st
         )
 
 
-def _require_all_read(connection: Connection, read: Collection[str]) -> None:
-    rows = connection.execute(
-        'SELECT DISTINCT event FROM truelog.command_event WHERE "offset" IS NULL AND event <> ALL(%s) ORDER BY event',
-        (list(read),),
-    )
-    if unread := ", ".join(event for (event,) in rows):
+def _require_all_read(connection: Connection, missing: Callable[[list[str]], Mapping[str, str]]) -> None:
+    rows = connection.execute('SELECT DISTINCT event FROM truelog.command_event WHERE "offset" IS NULL ORDER BY event')
+    if unread := missing([event for (event,) in rows]):
         raise ServiceDown(
-            f"accepted events of {unread} may be in the log already, but no fold reads {unread}, so they cannot get "
-            "new numbers. Restore the files of their commands and of their event types, run `truelog up`, and restart "
-            "the service `commands`."
+            f"accepted events of {', '.join(unread)} may be in the log already, so they cannot get new numbers. "
+            f"{' '.join(unread.values())} If you have removed files of commands or event types since the backup, "
+            "restore these files, run `truelog up`, and restart the service `commands`."
         )

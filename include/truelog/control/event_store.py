@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from psycopg.types.json import Jsonb
 
+from truelog.control import command_states
 from truelog.schema import event_version
 from truelog.schema.event_version import Cut, EventHistory
 from truelog.storage import bucket
@@ -153,6 +154,8 @@ def _insert_rows(connection: Connection, before: EventHistory, after: EventHisto
         "ON CONFLICT (event) DO UPDATE SET settings = excluded.settings",
         (after.name, Jsonb(after.settings)),
     )
+    if (after.topic_id, after.reading) != (before.topic_id, before.reading):
+        command_states.withdraw(connection, [after.name])
     for number in after.declarations.keys() - before.declarations.keys():
         connection.execute(
             "INSERT INTO truelog.event_version (event, version, declaration) VALUES (%s, %s, %s)",

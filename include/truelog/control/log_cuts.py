@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from truelog.control import command_states
 from truelog.log import leader_epochs
 from truelog.log.leader_epochs import Cut, Epochs
 from truelog.log.positions import Positions
@@ -107,9 +108,20 @@ def store_plan(connection: Connection, cut: OpenCut, plan: Mapping[str, Any]) ->
 
 
 def accept(connection: Connection, cut: OpenCut, first_trusted: int, doer: str) -> None:
-    """Accept all open cuts of the partition."""
-    connection.execute(
-        "UPDATE truelog.log_cut SET trusted_from = %s, accepted_at = now(), accepted_by = %s "
-        "WHERE topic_id = %s AND partition = %s AND trusted_from IS NULL",
-        (first_trusted, doer, cut.topic_id, cut.partition),
-    )
+    """Accept all open cuts of the partition, and withdraw the states of commands, which may contain lost records.
+
+    The coordinates of lost events of commands are forgotten. The reader of the states stores those that the log has,
+    and an event without coordinates counts as accepted, so nobody gets a name twice.
+    """
+    with connection.transaction():
+        connection.execute(
+            "UPDATE truelog.log_cut SET trusted_from = %s, accepted_at = now(), accepted_by = %s "
+            "WHERE topic_id = %s AND partition = %s AND trusted_from IS NULL",
+            (first_trusted, doer, cut.topic_id, cut.partition),
+        )
+        command_states.withdraw(connection, [cut.topic])
+        connection.execute(
+            'UPDATE truelog.command_event SET partition = NULL, "offset" = NULL '
+            'WHERE (event, partition) = (%s, %s) AND "offset" >= %s',
+            (cut.topic, cut.partition, cut.end),
+        )

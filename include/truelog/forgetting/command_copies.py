@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from truelog.commands.decision import ACCEPTED
 from truelog.commands.folding import fold_positions
+from truelog.control import command_states
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.log.positions import Positions
 from truelog.schema.event import EventTypes
@@ -77,7 +78,9 @@ def forget_commands(connection: Connection, types: EventTypes, erasures: Erasure
     receipts = {receipt for topic in erasure.fields for receipt in _forget_events(connection, types, erasures, topic)}
     receipts |= _naming(connection, erasure, erasures)
     connection.execute(_FORGET_DECISIONS, (int(ACCEPTED), ERASED, list(receipts)))
-    fold_positions.begin_again(connection, erasure.fields)
+    command_states.withdraw(connection, erasure.fields)
+    for event in erasure.fields:
+        fold_positions.delete_withdrawn(connection, event)
 
 
 def _forget_events(connection: Connection, types: EventTypes, erasures: Erasures, topic: str) -> set[UUID]:

@@ -21,7 +21,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class FoldPlace:
-    """How far the states of an event type's keys contain its topic."""
+    """How far the states of an event type's keys contain its topic. Withdrawn states have no offsets."""
 
     topic_id: str
     offsets: Mapping[int, int]
@@ -40,17 +40,21 @@ def waiting_events(connection: Connection) -> int:
 def fold_places(connection: Connection) -> dict[str, FoldPlace]:
     """How far each fold of events has read its topic."""
     rows = connection.execute(
-        "SELECT event, topic_id, jsonb_object_agg(partition, next_offset) "
-        "FROM truelog.command_fold JOIN truelog.command_position USING (event) GROUP BY event, topic_id ORDER BY event"
+        "SELECT event, topic_id, "
+        "coalesce(jsonb_object_agg(partition, next_offset) FILTER (WHERE partition IS NOT NULL), '{}') "
+        "FROM truelog.command_fold LEFT JOIN truelog.command_position USING (event) "
+        "GROUP BY event, topic_id ORDER BY event"
     )
     return {event: FoldPlace(topic_id, {int(p): offset for p, offset in by.items()}) for event, topic_id, by in rows}
 
 
 def unread(event: str, place: FoldPlace, poll: ReaderPoll) -> int | None:
-    """How many offsets, which the log had at the poll, are not read; None if the poll cannot tell.
+    """How many offsets, which the log had at the poll, are not read; None if the poll or withdrawn states cannot tell.
 
     Records of a transaction that was open at the poll do not count, because no reader of committed records gets them.
     """
+    if not place.offsets:
+        return None
     count = 0
     for partition, offset in place.offsets.items():
         sample = poll.samples.get((event, partition))

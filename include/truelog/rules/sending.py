@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from truelog.commands import catalogue, history, request
+from truelog.commands.decision import key_names
 from truelog.commands.request import Sender
 from truelog.commands.session import Session
 from truelog.control import event_registry
@@ -64,7 +65,8 @@ def decide(settings: Settings, command: str, **fields: Any) -> Sent:
     _require_registered({commands.commands[command].fold.event}, types)
     body = json.dumps({**fields, "decided_by": by_hand()}).encode()
     asked = request.parse(commands, command, body, Sender(by_hand()))
-    with Session(settings, commands, types) as session:
+    with Session(settings, commands) as session:
+        session.wait_for({name.event for name in key_names(asked)})
         [stored] = session.decide(types, [asked])
     if stored.receipt is None or not stored.is_accepted:
         return Sent(asked.key, refused=str(stored.answer.get("refused") or stored.answer.get("error")))

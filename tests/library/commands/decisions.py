@@ -67,8 +67,7 @@ class Shop:
     def __post_init__(self) -> None:
         topic_id = uuid.uuid4().hex  # other topics than before, so that all states begin again
         for name in FOLDED:
-            make_fold(self.connection, name, COMMANDS.codes[name], topic_id, {PARTITION: 0})
-            self.readings[name] = Reading(topic_id, {PARTITION: 0})
+            self.readings[name] = make_fold(self.connection, name, COMMANDS.codes[name], topic_id, {PARTITION: 0})
         self.published = self.feed.beginning().number - 1
         for row in self._unpublished():
             self.published = row.number
@@ -102,12 +101,16 @@ class Shop:
 
     def read(self, most: int = 1_000) -> None:
         """Fold the next records, as the reader does."""
-        for name, reading in self.readings.items():
-            begin = reading.offsets[PARTITION]
-            values = self.topics[name][begin : begin + most]
-            records = [LogRecord(PARTITION, begin + n, datetime.now(UTC), value) for n, value in enumerate(values)]
-            portion = Portion(name, records, {PARTITION: begin + len(records)})
-            fold_portion(self.connection, TYPES[name], COMMANDS.folds[name], reading, portion)
+        for name in self.readings:
+            self.read_topic(self.connection, name, most)
+
+    def read_topic(self, connection: Connection, name: str, most: int = 1_000) -> None:
+        reading = self.readings[name]
+        begin = reading.offsets[PARTITION]
+        values = self.topics[name][begin : begin + most]
+        records = [LogRecord(PARTITION, begin + n, datetime.now(UTC), value) for n, value in enumerate(values)]
+        portion = Portion(name, records, {PARTITION: begin + len(records)})
+        fold_portion(connection, TYPES[name], COMMANDS.folds[name], reading, portion)
 
 
 def statuses_of(decided: Sequence[Stored]) -> list[int]:

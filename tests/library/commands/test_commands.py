@@ -31,7 +31,7 @@ from truelog.archive.table import ensure_table, open_catalog
 from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.commands.claims import CLAIM
 from truelog.commands.folding import fold_positions
-from truelog.control import event_registry
+from truelog.control import command_states, event_registry
 from truelog.log import range_reader, topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.log.kafka_reader import messages
@@ -67,6 +67,8 @@ def ready(collector: Collector) -> Collector:
     """The collector, as soon as it decides commands."""
     cart = {"cart_id": new_name(), "visitor_id": "v1"}
     assert send_until_answered([collector], "check_out_cart", new_name(), **cart).status == 409
+    free: dict[str, Any] = {"username": new_name(), "person_id": "p1"}
+    assert send_until_answered([collector], "release_username", new_name(), **free).status == 409
     return collector
 
 
@@ -269,7 +271,7 @@ def test_a_fold_that_begins_again_is_read_without_new_records(platform: Settings
     assert made.send("add_to_cart", **cart, quantity=1).status == 200
     with connect(platform, autocommit=True) as connection:
         before = fold_positions.statuses(connection)["cart_event"].generation
-        fold_positions.begin_again(connection, ["cart_event"])
+        command_states.withdraw(connection, ["cart_event"])
 
         def read() -> None:
             found = fold_positions.statuses(connection).get("cart_event")

@@ -1,10 +1,11 @@
 """The command log as a feed: its rows, and new numbers after a restore."""
 
 import uuid
+from collections.abc import Callable
 
 import pytest
 
-from tests.library.commands.decisions import FOLDED, Shop, claim
+from tests.library.commands.decisions import Shop, claim
 from truelog.commands.claims import CLAIM
 from truelog.commands.feed import begin_again
 from truelog.relay.place import Place
@@ -20,7 +21,7 @@ def test_events_get_new_numbers_beyond_the_place_unless_they_are_in_the_log(conn
     shop.decide(claim("ann", f"{name}_b"), claim("ann", f"{name}_c"))
     before, waiting = shop.feed.beginning(), shop.feed.next_rows(shop.published + 1)
     place = Place(waiting[-1].number + 100, "of a lost row", before.id)
-    begin_again(connection, place, FOLDED)
+    begin_again(connection, place, unread())
     after = shop.feed.beginning()
     renumbered = [row for row in shop.feed.next_rows(after.number) if row.id in {each.id for each in waiting}]
     assert (after.id != before.id, after.number) == (True, place.number + 1)
@@ -30,15 +31,21 @@ def test_events_get_new_numbers_beyond_the_place_unless_they_are_in_the_log(conn
     assert shop.feed.id_of(last.number) == decided.answer["events"][0]["event_id"]
 
 
-def test_events_that_no_fold_reads_get_no_new_numbers(connection: Connection) -> None:
+def unread(*missing: str) -> Callable[[list[str]], dict[str, str]]:
+    return lambda events: {event: f"{event} is behind." for event in missing if event in events}
+
+
+def test_events_of_states_that_are_not_confirmed_get_no_new_numbers(connection: Connection) -> None:
     """They may be in the log already, so another number would publish them a second time."""
     shop, name = Shop(connection), uuid.uuid4().hex[:12]
     shop.decide(claim("ann", name))
     before, waiting = shop.feed.beginning(), shop.feed.next_rows(shop.published + 1)
-    with pytest.raises(ServiceDown, match="events of claim may be in the log already, but no fold reads claim"):
-        begin_again(connection, None, [each for each in FOLDED if each != CLAIM])
+    with pytest.raises(ServiceDown, match=r"events of claim may be in the log already, .* claim is behind\."):
+        begin_again(connection, None, unread(CLAIM))
     assert (shop.feed.beginning(), shop.feed.next_rows(shop.published + 1)) == (before, waiting)
     assert waiting
+    begin_again(connection, None, unread("cart_event"))  # no event of this type waits
+    assert shop.feed.beginning() != before
 
 
 def test_numbers_have_no_holes(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from tests.builders.erasures import an_erasure, forget_erasures
 from tests.library.commands.decisions import PARTITION, TYPES, Shop, claim, request, statuses_of
 from truelog.commands import history
 from truelog.commands.claims import CLAIM
-from truelog.commands.folding.fold_positions import Reading, make_fold
+from truelog.commands.folding.fold_positions import make_fold
 from truelog.commands.folding.states import KeyName, read_logged
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.subject import Subject
@@ -84,9 +84,10 @@ def test_the_states_are_made_again_from_the_erased_log(shop: Shop) -> None:
     erase(shop)
     assert CLAIM not in shop.generations  # nothing is decided until the log is read
     reading = shop.readings[CLAIM]
-    make_fold(shop.connection, CLAIM, shop.commands.codes[CLAIM], reading.topic_id, {PARTITION: 0})
+    shop.readings[CLAIM] = make_fold(
+        shop.connection, CLAIM, shop.commands.codes[CLAIM], reading.topic_id, {PARTITION: 0}
+    )
     assert shop.generations[CLAIM] != before
-    shop.readings[CLAIM] = Reading(reading.topic_id, {PARTITION: 0})
     shop.topics[CLAIM] = [value for value in shop.topics[CLAIM] if PERSON.encode() not in value]
     shop.read()
     keys = [KeyName(CLAIM, "username:xq"), KeyName(CLAIM, "username:bobby")]

@@ -1,27 +1,37 @@
-"""The positions of the folds: how far the states of keys contain the log, and by which code they were made."""
+"""The positions of the folds: how far the states of keys contain the log, and by which code they were made.
 
+A fold without positions has no states that count: it was never begun, or its states were withdrawn.
+"""
+
+import math
 import uuid
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from truelog.commands.catalogue import Catalogue
-from truelog.control import event_registry
-from truelog.log import topics
-from truelog.log.positions import Positions
-from truelog.storage.database import Connection
-from truelog.support.errors import ServiceDown, Stale
-from truelog.support.settings import Settings
-from truelog.support.wait import until
+from truelog.control import command_states
+from truelog.storage.database import Connection, read_value
+from truelog.support.errors import Stale
+from truelog.support.wait import poll
 
-_CONFIRM_SECONDS = 10.0
+_PORTION = 5_000  # states
+_PAUSE_SECONDS = 0.05
+
+_HAS_POSITIONS = "SELECT EXISTS (SELECT FROM truelog.command_position WHERE event = %s)"
+_HAS_STATES = "SELECT EXISTS (SELECT FROM truelog.command_key WHERE event = %s)"
+_DELETE = """
+    DELETE FROM truelog.command_key WHERE (event, key) IN (
+        SELECT event, key FROM truelog.command_key WHERE event = %s LIMIT %s FOR UPDATE SKIP LOCKED
+    )
+"""
 
 
 @dataclass
 class Reading:
-    """How far the topic of a fold is read."""
+    """How far the topic of a fold is read, and the generation of its states."""
 
     topic_id: str
-    offsets: dict[int, int] = field(default_factory=dict)
+    generation: uuid.UUID
+    offsets: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -34,57 +44,76 @@ class FoldStatus:
     offsets: Mapping[int, int]
 
 
-def begin(
-    connection: Connection, settings: Settings, catalogue: Catalogue, events: Collection[str]
-) -> dict[str, Reading]:
-    """Where the reader continues the folds of these event types. One with other code or another topic begins again."""
-    ends, began = topics.ends(topics.client(settings), events), event_registry.beginnings(connection)
-    for event in sorted(events):
-        first = {partition: began.at(event, partition) for partition in ends.offsets[event]}
-        make_fold(connection, event, catalogue.codes[event], ends.ids[event], first)
-    readings = {event: Reading(each.topic_id, dict(each.offsets)) for event, each in statuses(connection).items()}
-    return {event: readings[event] for event in events}
+def make_fold(connection: Connection, event: str, code: str, topic_id: str, first: Mapping[int, int]) -> Reading:
+    """Where the reader continues a fold. It begins with the first offsets unless its states count.
 
-
-def make_fold(connection: Connection, event: str, code: str, topic_id: str, first: Mapping[int, int]) -> None:
-    """Make the states of a fold, unless they were made by the same code from the same topic.
-
-    `first` contains the first offset of each partition that belongs to the log.
+    States do not count if they were withdrawn, or were made by other code or from another topic. `first` contains the
+    first offset of each partition that belongs to the log.
     """
+    while True:
+        fold = statuses(connection).get(event)
+        if fold and (fold.code, fold.topic_id) == (code, topic_id) and first.keys() <= fold.offsets.keys():
+            return Reading(topic_id, fold.generation, dict(fold.offsets))
+        if not _begin(connection, event, code, topic_id, first):
+            delete_withdrawn(connection, event)
+
+
+def _begin(connection: Connection, event: str, code: str, topic_id: str, first: Mapping[int, int]) -> bool:
+    """Begin the fold. False if there are states that do not count, which must be deleted first."""
     with connection.transaction():
-        made = connection.execute(
-            "INSERT INTO truelog.command_fold (event, code, topic_id) VALUES (%s, %s, %s) "
-            "ON CONFLICT (event) DO UPDATE SET code = excluded.code, topic_id = excluded.topic_id, "
-            "generation = gen_random_uuid() "
-            "WHERE (command_fold.code, command_fold.topic_id) <> (excluded.code, excluded.topic_id)",
-            (event, code, topic_id),
+        connection.execute(command_states.LOCK)
+        connection.execute(
+            "INSERT INTO truelog.command_fold (event, code, topic_id) VALUES (%s, '', '') ON CONFLICT DO NOTHING",
+            (event,),
         )
-        if made.rowcount:
-            connection.execute("DELETE FROM truelog.command_position WHERE event = %s", (event,))
-            connection.execute("DELETE FROM truelog.command_key WHERE event = %s", (event,))
+        fold = connection.execute("SELECT code, topic_id FROM truelog.command_fold WHERE event = %s", (event,))
+        if fold.fetchone() != (code, topic_id):
+            command_states.withdraw(connection, [event])
+        if not read_value(connection, _HAS_POSITIONS, (event,)) and read_value(connection, _HAS_STATES, (event,)):
+            return False
+        connection.execute(
+            "UPDATE truelog.command_fold SET code = %s, topic_id = %s WHERE event = %s", (code, topic_id, event)
+        )
         connection.execute(
             "INSERT INTO truelog.command_position (event, partition, next_offset) "
             "SELECT %s, * FROM unnest(%s::integer[], %s::bigint[]) ON CONFLICT DO NOTHING",
             (event, list(first), list(first.values())),
         )
+    return True
 
 
-def begin_again(connection: Connection, events: Iterable[str]) -> None:
-    """Make the states of these event types again, because the log that they were made from has changed.
+def delete_withdrawn(connection: Connection, event: str) -> None:
+    """Delete the withdrawn states of an event type, until none is left or a reader has begun the fold again.
 
-    A running reader fails, and the next one begins with an empty fold. Until it has read the log, nothing is decided.
+    A portion skips states that a decision has locked, so it waits for no decision.
     """
-    names = sorted(events)
+
+    def is_deleted() -> bool:
+        while _delete_portion(connection, event):
+            pass
+        has_positions: bool = read_value(connection, _HAS_POSITIONS, (event,))
+        return has_positions or not read_value(connection, _HAS_STATES, (event,))
+
+    poll(is_deleted, math.inf, _PAUSE_SECONDS)
+
+
+def _delete_portion(connection: Connection, event: str) -> int:
+    """Delete some of the withdrawn states, and return their number."""
     with connection.transaction():
-        connection.execute(
-            "UPDATE truelog.command_fold SET generation = gen_random_uuid() WHERE event = ANY(%s)", (names,)
-        )
-        connection.execute("DELETE FROM truelog.command_position WHERE event = ANY(%s)", (names,))
-        connection.execute("DELETE FROM truelog.command_key WHERE event = ANY(%s)", (names,))
+        # With this lock, no reader begins the fold.
+        connection.execute("SELECT FROM truelog.command_fold WHERE event = %s FOR SHARE", (event,))
+        if read_value(connection, _HAS_POSITIONS, (event,)):
+            return 0
+        return connection.execute(_DELETE, (event, _PORTION)).rowcount
+
+
+def begun(connection: Connection) -> set[str]:
+    """The event types whose folds were begun once, also if their states are withdrawn now."""
+    return {str(event) for (event,) in connection.execute("SELECT event FROM truelog.command_fold").fetchall()}
 
 
 def statuses(connection: Connection) -> dict[str, FoldStatus]:
-    """How far each fold is, in one snapshot."""
+    """How far each fold is, in one snapshot. A fold whose states are withdrawn is left out."""
     rows = connection.execute(
         "SELECT event, generation, code, topic_id, jsonb_object_agg(partition, next_offset) "
         "FROM truelog.command_fold JOIN truelog.command_position USING (event) GROUP BY event"
@@ -95,19 +124,30 @@ def statuses(connection: Connection) -> dict[str, FoldStatus]:
     }
 
 
+def require_current(connection: Connection, event: str, reading: Reading) -> None:
+    """Raise Stale if the states are withdrawn, or were since the reading."""
+    fold = statuses(connection).get(event)
+    if fold is None or fold.generation != reading.generation:
+        raise Stale(f"The states of {event} were withdrawn. The reader begins again.")
+
+
 def lock_positions(connection: Connection, event: str, reading: Reading) -> None:
     """Lock the positions of a fold.
 
     Raises:
-        Stale: they are not those of the reading, because another reader is running.
+        Stale: they are not those of the reading, because the states were withdrawn, or another reader is running.
     """
     rows = connection.execute(
-        "SELECT partition, next_offset FROM truelog.command_position WHERE event = %s ORDER BY partition FOR UPDATE",
-        (event,),
+        "SELECT partition, next_offset FROM truelog.command_position AS p JOIN truelog.command_fold AS f USING (event) "
+        "WHERE event = %s AND generation = %s ORDER BY partition FOR UPDATE OF p",
+        (event, reading.generation),
     )
     stored: dict[int, int] = dict(rows)
     if stored != reading.offsets:
-        raise Stale(f"The states of {event} are at {stored}, not at {reading.offsets}. Is another reader running?")
+        raise Stale(
+            f"The states of {event} are at {stored}, not at {reading.offsets}. They were withdrawn, or another reader "
+            "is running. The reader begins again."
+        )
 
 
 def advance(connection: Connection, event: str, ends: Mapping[int, int]) -> None:
@@ -118,34 +158,3 @@ def advance(connection: Connection, event: str, ends: Mapping[int, int]) -> None
         "WHERE p.event = %s AND p.partition = r.partition",
         (list(ends), list(ends.values()), event),
     )
-
-
-def confirm(
-    connection: Connection, settings: Settings, catalogue: Catalogue, events: Collection[str]
-) -> dict[str, uuid.UUID]:
-    """The generations of the folds of these event types, as soon as their states contain the log up to its present end.
-
-    An open transaction belongs to the log, because it may be about to commit.
-
-    Raises:
-        ServiceDown: the states do not contain the log within some seconds, or Kafka does not answer.
-    """
-    ends = topics.ends(topics.client(settings), events)
-    generations: dict[str, uuid.UUID] = {}
-
-    def read() -> None:
-        found = statuses(connection)
-        behind = [each for each in ends.offsets if not _contains(found.get(each), catalogue.codes[each], ends, each)]
-        if behind:
-            raise ServiceDown(f"{', '.join(behind)} have not been read to the end. Is the service `commands` running?")
-        generations.update({event: found[event].generation for event in ends.offsets})
-
-    until(read, _CONFIRM_SECONDS, "the states of commands")
-    return generations
-
-
-def _contains(fold: FoldStatus | None, code: str, ends: Positions, event: str) -> bool:
-    """Whether the states of the fold were made by this code from this topic, up to the ends."""
-    if fold is None or (fold.code, fold.topic_id) != (code, ends.ids[event]):
-        return False
-    return all(fold.offsets.get(partition, 0) >= end for partition, end in ends.offsets[event].items())

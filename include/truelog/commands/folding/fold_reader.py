@@ -1,11 +1,10 @@
-"""The reader of the folds: keeps the states of keys equal to what the log says, and finds accepted events in it.
+"""The reader of a fold: keeps the states of keys equal to what the log says, and finds accepted events in it.
 
 It reads as a reader of committed records. One transaction folds the records of a portion of the log, stores the
 coordinates of the accepted events among them, and advances the positions. If two readers run, the positions refuse one.
 """
 
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -15,6 +14,7 @@ from threading import Event as Flag
 from time import monotonic
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from truelog.commands import answers, catalogue, events
 from truelog.commands.catalogue import Catalogue
@@ -22,24 +22,22 @@ from truelog.commands.declaration import Fold
 from truelog.commands.events import LoggedEvent
 from truelog.commands.folding import states
 from truelog.commands.folding.archived import read_archived
-from truelog.commands.folding.fold_positions import Reading, advance, begin, lock_positions, statuses
+from truelog.commands.folding.fold_positions import Reading, advance, lock_positions, make_fold, require_current
 from truelog.commands.folding.log_record import LogRecord
 from truelog.commands.folding.states import KeyName
-from truelog.control import event_registry
+from truelog.control import event_registry, log_cuts
 from truelog.erasure import ledger
 from truelog.log import topics
 from truelog.log.positions import Positions, Range
-from truelog.schema.event import EventType
+from truelog.schema.event import EventType, EventTypes
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.faults import reach
 from truelog.support.settings import KafkaUser, Settings
 
-log = logging.getLogger(__name__)
-
 _PORTION = 1_000  # records
 _POLL_SECONDS = 0.5
-_CHECK_SECONDS = 10.0  # between two looks at the partitions and the event types
+_CHECK_SECONDS = 10.0  # between two looks at the partitions
 _READING = {
     "group.id": "truelog-commands",  # required, but a reader with assigned partitions joins no group
     "enable.auto.commit": False,
@@ -62,66 +60,74 @@ class Portion:
 
 
 class FoldReader:
-    """The reader of all folds whose event types have states.
+    """The reader of one fold. Each fold has its own connections, so an error or an outage of one stops no other."""
 
-    After an error, it is no longer used: another one begins at the stored positions.
-    """
-
-    def __init__(self, settings: Settings, commands: Catalogue) -> None:
+    def __init__(self, settings: Settings, commands: Catalogue, event: str) -> None:
         self._settings = settings
         self._catalogue = commands
-        self._types = event_registry.confirmed_types(settings)
-        self._folds = catalogue.usable_folds(commands, self._types)
-        for event in sorted(commands.folds.keys() - self._folds.keys()):
-            log.warning("no states are read: %s", catalogue.problem(self._types, event))
+        self._event = event
+        self._types: EventTypes = {}
 
     def run(self, stopped: Flag) -> None:
-        """Read until stopped, or until the folds or their topics are others.
-
-        A topic may have other partitions or be created again, a fold may begin again, and an event type may have states
-        from now on, or no longer.
+        """Read from the stored positions until stopped, or until the topic has other partitions or is another one.
 
         Raises:
+            NotSetUp: the event type has no states.
             ServiceDown: Kafka did not answer.
-            Stale: another reader is running.
-            MeaningChanged: an event type has a version that this reader does not know.
+            Stale: the states were withdrawn, or another reader is running.
+            MeaningChanged: the event type has a version that this reader does not know.
             ArchiveBehind: Kafka has dropped records that a state lacks, and the archive does not contain them.
+            FoldFailed: the fold cannot read an event.
         """
-        with connect(self._settings, autocommit=True) as connection, closing(self._consumer()) as consumer:
-            reading = begin(connection, self._settings, self._catalogue, self._folds)
-            self._fold_archived(connection, reading)
-            consumer.assign([TopicPartition(t, p, o) for t, by in reading.items() for p, o in by.offsets.items()])
-            broker, checked = topics.client(self._settings), monotonic()
-            while not stopped.is_set():
-                if monotonic() - checked > _CHECK_SECONDS:
-                    if _are_others(topics.ends(broker, reading), reading) or self._has_other_folds(connection):
-                        return
-                    checked = monotonic()
-                for portion in _portions(consumer):
-                    self._fold(connection, reading[portion.event], portion)
+        with connect(self._settings, autocommit=True) as connection:
+            if reason := catalogue.problem(event_registry.load_types(connection), self._event):
+                raise NotSetUp(reason)
+            broker = topics.client(self._settings)
+            reading = self._begin(connection, broker)
+            # After the beginning: if the history is judged again meanwhile, the states are withdrawn, which is noticed.
+            self._types = event_registry.confirmed_types(self._settings)
+            self._fold_archived(connection, broker, reading)
+            with closing(Consumer({**self._settings.kafka(KafkaUser.READER), **_READING})) as consumer:
+                consumer.assign([TopicPartition(self._event, p, offset) for p, offset in reading.offsets.items()])
+                self._follow(connection, consumer, broker, reading, stopped)
 
-    def _has_other_folds(self, connection: Connection) -> bool:
-        """Whether a fold begins again, or other event types have states than at the start."""
-        usable = catalogue.usable_folds(self._catalogue, event_registry.load_types(connection))
-        return usable.keys() != self._folds.keys() or not usable.keys() <= statuses(connection).keys()
+    def _begin(self, connection: Connection, broker: AdminClient) -> Reading:
+        ends, began = topics.ends(broker, [self._event]), event_registry.beginnings(connection)
+        first = {partition: began.at(self._event, partition) for partition in ends.offsets[self._event]}
+        return make_fold(connection, self._event, self._catalogue.codes[self._event], ends.ids[self._event], first)
 
-    def _consumer(self) -> Consumer:
-        return Consumer({**self._settings.kafka(KafkaUser.READER), **_READING})
+    def _fold_archived(self, connection: Connection, broker: AdminClient, reading: Reading) -> None:
+        """Fold what Kafka has dropped since, or before the fold was made, and what only the archive can tell.
 
-    def _fold_archived(self, connection: Connection, reading: Mapping[str, Reading]) -> None:
-        """Fold what Kafka has dropped since, or before the fold was made, and what only the archive has erased."""
-        begins = topics.begins(topics.client(self._settings), reading)
+        The archive has erased some records, and below an accepted cut, the log contains other records.
+        """
+        begins = topics.begins(broker, [self._event])
         begins = begins.latest(ledger.erased_below(connection, begins))
-        for event, each in reading.items():
-            for partition, offset in sorted(each.offsets.items()):
-                dropped = Range(event, partition, offset, begins.at(event, partition))
-                for records, end in read_archived(self._settings, each.topic_id, dropped) if _is_any(dropped) else ():
-                    self._fold(connection, each, Portion(event, records, {partition: end}))
+        begins = begins.latest(log_cuts.trusted_from(connection, begins))
+        for partition, offset in sorted(reading.offsets.items()):
+            wanted = Range(self._event, partition, offset, begins.at(self._event, partition))
+            for records, end in read_archived(self._settings, reading.topic_id, wanted) if _is_any(wanted) else ():
+                self._fold(connection, reading, Portion(self._event, records, {partition: end}))
+
+    def _follow(
+        self, connection: Connection, consumer: Consumer, broker: AdminClient, reading: Reading, stopped: Flag
+    ) -> None:
+        checked = monotonic()
+        while not stopped.is_set():
+            if monotonic() - checked > _CHECK_SECONDS:
+                if _is_other(topics.ends(broker, [self._event]), self._event, reading):
+                    return
+                checked = monotonic()
+            portion = _portion(consumer, self._event)
+            if portion.ends:
+                self._fold(connection, reading, portion)
+            else:
+                require_current(connection, self._event, reading)
 
     def _fold(self, connection: Connection, reading: Reading, portion: Portion) -> None:
         ends = Positions({portion.event: portion.ends}, {portion.event: reading.topic_id})
         event_registry.require_known(connection, self._types, ends)
-        event_type, fold = self._types[portion.event], self._folds[portion.event]
+        event_type, fold = self._types[portion.event], self._catalogue.folds[portion.event]
         fold_portion(connection, event_type, fold, reading, portion)
         reach("fold.committed")
 
@@ -130,12 +136,9 @@ def _is_any(dropped: Range) -> bool:
     return dropped.start < dropped.end
 
 
-def _are_others(ends: Positions, reading: Mapping[str, Reading]) -> bool:
-    """Whether a topic has gained or lost partitions since it was assigned, or was created again."""
-    return any(
-        ends.ids[event] != each.topic_id or ends.offsets[event].keys() != each.offsets.keys()
-        for event, each in reading.items()
-    )
+def _is_other(ends: Positions, event: str, reading: Reading) -> bool:
+    """Whether the topic has gained or lost partitions since it was assigned, or was created again."""
+    return ends.ids[event] != reading.topic_id or ends.offsets[event].keys() != reading.offsets.keys()
 
 
 def fold_portion(connection: Connection, event_type: EventType, fold: Fold, reading: Reading, portion: Portion) -> None:
@@ -182,22 +185,20 @@ def _record(message: Message) -> LogRecord:
     return LogRecord(message.partition() or 0, message.offset() or 0, time, raw)
 
 
-def _portions(consumer: Consumer) -> Iterator[Portion]:
-    """What has arrived, by topic. An end of a partition lies past the markers of transactions, which no reader gets.
+def _portion(consumer: Consumer, event: str) -> Portion:
+    """What has arrived. An end of a partition lies past the markers of transactions, which no reader gets.
 
     Raises:
         ServiceDown: Kafka did not return the records.
     """
     first = consumer.poll(_POLL_SECONDS)
     arrived = [] if first is None else [first, *consumer.consume(_PORTION - 1, 0)]
-    records: dict[str, list[LogRecord]] = defaultdict(list)
-    ends: dict[str, dict[int, int]] = defaultdict(dict)
+    records, ends = list[LogRecord](), dict[int, int]()
     for each in arrived:
-        topic, error = each.topic() or "", each.error()
+        partition, offset, error = each.partition() or 0, each.offset() or 0, each.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise ServiceDown(f"Kafka cannot return the records of {topic} {each.partition()}: {error.str()}")
+            raise ServiceDown(f"Kafka cannot return the records of {event} {partition}: {error.str()}")
         if error is None:
-            records[topic].append(_record(each))
-        offset = (each.offset() or 0) + (error is None)
-        ends[topic][each.partition() or 0] = max(ends[topic].get(each.partition() or 0, 0), offset)
-    return (Portion(topic, records[topic], by) for topic, by in ends.items())
+            records.append(_record(each))
+        ends[partition] = max(ends.get(partition, 0), offset + (error is None))
+    return Portion(event, records, ends)

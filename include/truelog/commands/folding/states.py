@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 from truelog.commands.declaration import Fold, Payload, State
@@ -179,8 +179,12 @@ def _applied(fold: Fold, state: State, payload: Payload) -> State:
 
 
 def folded(fold: Fold, before: KeyState, events: Sequence[Mapping[str, object]]) -> KeyState:
-    """The state after further events of the log."""
-    return KeyState(reduce(fold.apply, events, before.state), before.version + len(events))
+    """The state after further events of the log.
+
+    Raises:
+        FoldFailed: the fold cannot read one of them.
+    """
+    return KeyState(reduce(partial(_applied, fold), events, before.state), before.version + len(events))
 
 
 def _columns(keys: Collection[KeyName]) -> tuple[list[str], list[str]]:

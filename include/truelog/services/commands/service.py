@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from threading import Event, Thread
+from time import monotonic
 
 import psycopg
 from botocore.exceptions import BotoCoreError, ClientError
@@ -15,46 +16,53 @@ from confluent_kafka import KafkaException
 from truelog.commands import catalogue
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.feed import WRITTEN, CommandFeed, begin_again
-from truelog.commands.folding.fold_positions import confirm
+from truelog.commands.folding.confirmation import Confirmation
 from truelog.commands.folding.fold_reader import FoldReader
-from truelog.control import event_registry
+from truelog.commands.folding.states import FoldFailed
+from truelog.relay.place import Place
 from truelog.relay.relay import Relay
-from truelog.storage.database import connect
+from truelog.storage.database import Connection, connect
 from truelog.support.errors import Resync, TruelogError
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import KafkaUser, Settings
+from truelog.support.wait import until
 
 log = logging.getLogger(__name__)
 
 # Those of the database, the log, the bucket and the platform. Each of them may be an outage.
 _FAILURES = (psycopg.Error, KafkaException, BotoCoreError, ClientError, TruelogError)
 _IDLE_SECONDS = 0.5
-_RETRY_SECONDS = 0.5
+_RETRY_SECONDS = 1.0
+_CONFIRM_SECONDS = 10.0
+_LOG_SECONDS = 60.0
 
 
 def run(settings: Settings, stopped: Event) -> None:
-    """Publish and read until stopped. After an error, each of the two begins again where the stored places say."""
+    """Publish, and read each fold, until stopped. After an error, each begins again where the stored places say."""
     commands = catalogue.load()
-    reader = Thread(target=_repeat, args=("states", partial(_read, settings, commands, stopped), stopped))
-    reader.start()
-    _repeat("relay", partial(_publish, settings, commands, stopped), stopped)
-    reader.join()
+    readers = [
+        Thread(target=_repeat, args=(f"states of {event}", FoldReader(settings, commands, event).run, stopped))
+        for event in sorted(commands.folds)
+    ]
+    for each in readers:
+        each.start()
+    _repeat("relay", partial(_publish, settings, commands), stopped)
+    for each in readers:
+        each.join()
 
 
-def _repeat(name: str, work: Callable[[], None], stopped: Event) -> None:
-    try:
-        while not stopped.is_set():
-            try:
-                work()
-            except _FAILURES as error:
-                log.warning("%s: %s", name, error)
-                stopped.wait(_RETRY_SECONDS)
-    finally:
-        stopped.set()  # after any other error, the whole service ends, and its supervisor starts it again
-
-
-def _read(settings: Settings, commands: Catalogue, stopped: Event) -> None:
-    FoldReader(settings, commands).run(stopped)
+def _repeat(name: str, work: Callable[[Event], None], stopped: Event) -> None:
+    """Do the work until stopped. An error that lasts is logged once a minute."""
+    last, logged = "", float("-inf")
+    while not stopped.is_set():
+        try:
+            work(stopped)
+        except Exception as error:  # also a defect, which must not stop the other works
+            if str(error) != last or monotonic() - logged > _LOG_SECONDS:
+                is_defect = isinstance(error, FoldFailed) or not isinstance(error, _FAILURES)
+                log.warning("%s: %s", name, error, exc_info=is_defect)
+                last, logged = str(error), monotonic()
+        stopped.wait(_RETRY_SECONDS)
 
 
 def _publish(settings: Settings, commands: Catalogue, stopped: Event) -> None:
@@ -66,13 +74,26 @@ def _publish(settings: Settings, commands: Catalogue, stopped: Event) -> None:
                     published = relay.publish()
                 except Resync as restored:
                     log.warning("the command log begins again: %s", restored)
-                    folds = catalogue.usable_folds(commands, event_registry.load_types(connection))
-                    confirm(connection, settings, commands, folds)
-                    begin_again(connection, relay.place, folds)
+                    _begin_again(settings, connection, commands, relay.place)
                     continue
                 if not published:
                     for _ in connection.notifies(timeout=_IDLE_SECONDS, stop_after=1):
                         pass
+
+
+def _begin_again(settings: Settings, connection: Connection, commands: Catalogue, place: Place | None) -> None:
+    """Give new numbers to accepted events, once the log of their types has been read to its end.
+
+    Raises:
+        ServiceDown: it is not read within some seconds.
+    """
+    confirmation = Confirmation(settings, commands)
+
+    def begin() -> None:
+        confirmation.look()
+        begin_again(connection, place, confirmation.missing)
+
+    until(begin, _CONFIRM_SECONDS, "the numbers of accepted events")
 
 
 def main() -> None:

@@ -14,11 +14,11 @@ def require_begun(settings: Settings) -> None:
     """Raise ServiceDown unless the reader has begun each fold whose event type has states."""
     try:
         with connect(settings) as connection:
-            known = fold_positions.statuses(connection)
+            begun = fold_positions.begun(connection)
             usable = catalogue.usable_folds(catalogue.load(), event_registry.load_types(connection))
     except (psycopg.Error, NotSetUp) as error:
         raise ServiceDown(str(error)) from error
-    if missing := sorted(usable.keys() - known.keys()):
+    if missing := sorted(usable.keys() - begun):
         raise ServiceDown(f"it has not begun to read {', '.join(missing)}")
 
 

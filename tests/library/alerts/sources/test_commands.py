@@ -12,7 +12,9 @@ from truelog.alerts.kind import KINDS
 from truelog.alerts.rules import Observation
 from truelog.alerts.sources import commands
 from truelog.commands.claims import CLAIM
+from truelog.commands.folding.fold_positions import make_fold
 from truelog.control.application import ARCHIVE
+from truelog.control.command_states import withdraw
 from truelog.lag import history as lag_history
 from truelog.lag.history import ReaderPoll
 from truelog.lag.verdict import Sample
@@ -56,6 +58,11 @@ def test_records_that_the_reader_does_not_read_are_found(postgresql: Settings, s
     found = commands.observe(postgresql)
     assert (keys(found), found.unseen) == ({"commands_behind/claim"}, frozenset())
     assert found.findings[0].cause.startswith("the states of its keys lack 2 records that were in the log ")
+    withdraw(shop.connection, [CLAIM])
+    found = commands.observe(postgresql)
+    assert (keys(found), found.unseen) == (set(), frozenset({"commands_behind/claim"}))  # an open alert stays
+    topic_id = shop.readings[CLAIM].topic_id
+    shop.readings[CLAIM] = make_fold(shop.connection, CLAIM, shop.commands.codes[CLAIM], topic_id, {PARTITION: 0})
     shop.read()
     assert commands.observe(postgresql) == Observation()
 

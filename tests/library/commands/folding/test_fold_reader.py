@@ -1,17 +1,23 @@
-"""The reader of the folds: a second reader, and copies of accepted events."""
+"""The reader of a fold: a second reader, the reader of another fold, and copies of accepted events."""
 
 import json
+import threading
 import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 
-from tests.library.commands.decisions import Shop, claim, statuses_of
-from truelog.commands import history
+from tests.deadline import deadline, until
+from tests.library.commands.decisions import REGISTER, Shop, claim, request, statuses_of
+from truelog.commands import catalogue, history
 from truelog.commands.claims import CLAIM
 from truelog.commands.decision import ACCEPTED, REFUSED
-from truelog.storage.database import Connection
-from truelog.support.errors import Stale
+from truelog.commands.folding import fold_reader
+from truelog.storage.database import Connection, connect, read_value
+from truelog.support.errors import ServiceDown, Stale
+from truelog.support.settings import Settings
 
 
 @pytest.fixture
@@ -33,6 +39,41 @@ def test_a_second_reader_is_refused(shop: Shop) -> None:
         shop.read()
     [decided] = shop.decide(claim("bob", name))
     assert (decided.status, decided.answer["version"]) == (REFUSED, 1)
+
+
+def test_readers_of_two_folds_say_together_that_a_command_is_in_the_log(
+    postgresql: Settings, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has stored the place of its event before it sees that of the other, unless one waits for the other."""
+    (tmp_path / "register.py").write_text(REGISTER)
+    shop.commands = catalogue.load(tmp_path)
+    cart = new_name()
+    shop.decide(request("register", commands=shop.commands, cart_id=cart, names=new_name()))
+    shop.publish()
+    with connect(postgresql, autocommit=True) as first, connect(postgresql, autocommit=True) as second:
+        written, backend = threading.Event(), second.info.backend_pid
+
+        def reach(point: str) -> None:
+            if point == "fold.written" and not written.is_set():
+                written.set()
+                until(lambda: require_waiting_or_done(shop.connection, backend, read), 30, "the other reader")
+
+        monkeypatch.setattr(fold_reader, "reach", reach)
+        with ThreadPoolExecutor(2) as pool:
+            read = list[Future[None]]()
+            before = pool.submit(shop.read_topic, first, "cart_event")
+            assert written.wait(deadline(30))
+            read.append(pool.submit(shop.read_topic, second, CLAIM))
+            for each in (before, *read):
+                each.result(deadline(60))
+    [decided] = history.latest(shop.connection, 1, key=cart)
+    assert (decided.is_in_log, decided.said) == (True, "log")
+
+
+def require_waiting_or_done(connection: Connection, backend: int, read: list[Future[None]]) -> None:
+    is_done = bool(read) and read[0].done()
+    if not is_done and not read_value(connection, "SELECT cardinality(pg_blocking_pids(%s))", (backend,)):
+        raise ServiceDown("it reads")
 
 
 def test_an_event_with_the_id_of_an_accepted_event_is_not_that_event(shop: Shop) -> None:
