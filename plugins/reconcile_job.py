@@ -33,10 +33,10 @@ def job_options(context: Any) -> list[str]:
     params, run = context["params"], context["dag_run"]
     options = [f"--{name.replace('_', '-')}" for name in ("from_raw", "repair") if params[name]]
     if run.run_type == "scheduled":  # the hourly runs together prove every partial once a day
-        options += ["--prove", *([] if params["from_raw"] else ["--incremental"])]
+        options += ["--audit-partials", *([] if params["from_raw"] else ["--incremental"])]
     recomputed = recomputed_views(run, context["triggering_asset_events"]) or {}
     for view in sorted(view for view, repair in recomputed.items() if not repair):
-        options += ["--spare", view]
+        options += ["--exclude-from-repair", view]
     if run.triggering_user_name:
         options += ["--doer", run.triggering_user_name]
     return ["--run", context["run_id"], *options]

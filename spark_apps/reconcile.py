@@ -20,9 +20,13 @@ def main() -> int:
     parser.add_argument("--from-raw", action="store_true")
     parser.add_argument("--repair", action="store_true")
     parser.add_argument(
-        "--spare", action="append", default=[], metavar="VIEW", help="compare this view without repairing it"
+        "--exclude-from-repair",
+        action="append",
+        default=[],
+        metavar="VIEW",
+        help="compare this view without repairing it",
     )
-    parser.add_argument("--prove", action="store_true", help="first compare some partials with the raw bytes")
+    parser.add_argument("--audit-partials", action="store_true", help="first compare some partials with the raw bytes")
     parser.add_argument("--incremental", action="store_true", help="begin from the rows that were proved last")
     parser.add_argument("--run", help="the run's name, stored with the results")
     parser.add_argument("--doer", default=audit_trail.AIRFLOW, help="the user who started the comparison")
@@ -30,10 +34,10 @@ def main() -> int:
     request = ReconcileRequest(
         from_raw=arguments.from_raw,
         repair=arguments.repair,
-        audit=arguments.prove,
+        audit=arguments.audit_partials,
         incremental=arguments.incremental,
         doer=arguments.doer,
-        exempt=frozenset(arguments.spare),
+        exempt=frozenset(arguments.exclude_from_repair),
         run=arguments.run,
     )
     results = reconcile_all(Settings(), arguments.views, request)

@@ -270,7 +270,7 @@ def test_a_view_is_repaired_only_if_all_events_allow_it(dags: "DagBag") -> None:
         announce.function(planned, {"repair": repair}, run("scheduled"), SimpleNamespace(id="try"), outlet)
     new[view_asset("d")] = [event()]  # an event that a user created manually
     asked = {"params": REPAIRS, "run_id": "r", "triggering_asset_events": new}
-    spared = ["--spare", "b", "--spare", "c"]
+    spared = ["--exclude-from-repair", "b", "--exclude-from-repair", "c"]
     assert job_options(asked | {"dag_run": run("asset_triggered")}) == ["--run", "r", "--repair", *spared]
     request = ReconcileRequest(repair=True, exempt=frozenset("bc"))
     assert [request.for_view(view).repair for view in "abcd"] == [True, False, False, True]
@@ -283,7 +283,7 @@ def test_the_job_receives_the_options_of_its_run(dags: "DagBag") -> None:
     by_hand = asked | {"params": COMPARES, "dag_run": run("manual", "oncall")}
     assert job_options(by_hand) == ["--run", "r", "--from-raw", "--doer", "oncall"]
     by_clock = asked | {"params": REPAIRS, "dag_run": run("scheduled")}
-    assert job_options(by_clock) == ["--run", "r", "--repair", "--prove", "--incremental"]
+    assert job_options(by_clock) == ["--run", "r", "--repair", "--audit-partials", "--incremental"]
 
 
 @pytest.mark.parametrize(

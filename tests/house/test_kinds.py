@@ -10,23 +10,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.house.layers import LIBRARY, ORDER
-from tests.house.tree import PROJECT, imports, modules, plant
+from tests.house.tree import PROJECT, files, imports, modules, plant
 
-KINDS = (
-    "truelog.tables.dedupe.",
-    "truelog.tables.fold.",
-    "truelog.tables.join.",
-    "truelog.tables.patterns.",
-    "truelog.tables.searches.",
-)
-DECLARATIONS = (
-    "truelog.views.group.",
-    "truelog.views.join.",
-    "truelog.views.judged.",
-    "truelog.views.patterns.",
-    "truelog.views.searches.",
-    "truelog.views.steps.",
-)
+VIEWS = "truelog.views."
+
+
+def folders(root: Path) -> set[str]:
+    """The folders of the kinds, which have a `kind.py`."""
+    return {path.parent.name for path in files(root, f"{LIBRARY}/tables/*/kind.py")}
+
+
+def declarations(root: Path) -> set[str]:
+    """The modules of `views` that are about a kind: its folder imports them, or they import such a module."""
+    kinds = modules(root, *(f"{LIBRARY}/tables/{folder}/*.py" for folder in folders(root)))
+    imported = {name for _, tree in kinds for name in _views(tree)} - {"view"}
+    return imported | {
+        Path(name).stem for name, tree in modules(root, f"{LIBRARY}/views/*.py") if _views(tree) & imported
+    }
+
+
+def _views(tree: ast.Module) -> set[str]:
+    return {name.removeprefix(VIEWS).split(".")[0] for _, name in imports(tree) if name.startswith(VIEWS)}
+
+
+KINDS = tuple(f"truelog.tables.{folder}." for folder in sorted(folders(PROJECT)))
+DECLARATIONS = tuple(f"{VIEWS}{name}." for name in sorted(declarations(PROJECT)))
 # A package about one kind names this kind.
 ABOUT = {
     "rules": (
@@ -61,11 +69,11 @@ def named_kinds(root: Path) -> Counter[str]:
 
 def named_beside_the_kinds(root: Path) -> Counter[str]:
     """The number of imports of kinds in each module of `tables` that is not in the folder of a kind."""
-    folders = {name.split(".")[2] for name in KINDS}
+    kinds = {name.split(".")[2] for name in KINDS}
     return Counter(
         str(place)
         for name, tree in modules(root, f"{LIBRARY}/tables/*.py")
-        if (place := Path(name).relative_to(f"{LIBRARY}/tables")).parts[0] not in {*folders, LIST}
+        if (place := Path(name).relative_to(f"{LIBRARY}/tables")).parts[0] not in {*kinds, LIST}
         for _ in _imported(tree)
     )
 
@@ -77,6 +85,20 @@ def _imported(tree: ast.Module) -> list[str]:
 def _named(tree: ast.Module) -> Iterator[str]:
     yield from _imported(tree)
     yield from (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in QUESTIONS)
+
+
+def test_the_kinds_and_their_declarations_are_found(tmp_path: Path) -> None:
+    planted = {
+        "tables/tracing/trace.py": "from truelog.views.meaning import Meaning\n",
+        "tables/toy/kind.py": "from truelog.views.toy import Toy\nfrom truelog.views.view import View\n",
+        "views/toy.py": "from truelog.views.view import View\n",
+        "views/toys.py": "from truelog.views import toy\n",
+        "views/view.py": "from truelog.views.meaning import Meaning\n",
+    }
+    plant(tmp_path, {f"{LIBRARY}/{name}": text for name, text in planted.items()})
+    assert (folders(tmp_path), declarations(tmp_path)) == ({"toy"}, {"toy", "toys"})
+    assert "truelog.tables.fold." in KINDS
+    assert "truelog.views.judged." in DECLARATIONS
 
 
 def test_packages_above_the_tables_name_no_kind() -> None:

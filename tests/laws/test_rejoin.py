@@ -1,28 +1,21 @@
 """The decision to wait for a view lets a view that is faster than its input rejoin the batches in bounded time.
 
-A real view worker decides whether a batch waits. The tests model everything else, in simulated time: batches follow one
+A real `Progress` decides whether a batch waits. The tests model everything else, in simulated time: batches follow one
 another without a pause, and a portion that the view reads on its own takes a fixed time for the log query, plus a time
 for each record. `tests/scenes/test_defective_stream.py` runs a real stream with a slow view, which rejoins.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import pytest
 
-from truelog import View as Declaration
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.log.positions import Positions
-from truelog.streaming.view_worker import ViewWorker
+from truelog.streaming.view_task import Progress
 from truelog.support.settings import Settings
-from truelog.tables.compiled_view import CompiledView
-from truelog.tables.table import Table
 
 INPUT = 1_000.0  # records per second
 BATCH_SECONDS = 0.5  # duration of a batch that waits for no view
 PORTION, GRACE = 100_000, 5.0
-DECLARED = Declaration(reads=("t",), transform=lambda t: t, key=("k",), measures={})
-COMPILED = CompiledView((Table("v", DECLARED, {}, ""),))
 
 
 def at(records: float) -> Positions:
@@ -43,10 +36,7 @@ class View:
 
     def is_waited_for(self, settings: Settings, end: float) -> bool:
         """Whether the batch that reaches `end` waits for this view, which is reading a portion."""
-        reached = at(self.offset)
-        worker = ViewWorker(cast(Any, None), BatchApplier(settings), COMPILED, positions=reached)
-        worker.busy, worker.step_seconds = True, self.took
-        return worker.soon_free(at(end))
+        return Progress(positions=at(self.offset), step_seconds=self.took).is_nearly_at(at(end), settings)
 
     def begin(self, now: float, end: float) -> None:
         self.until = min(self.offset + PORTION, end)

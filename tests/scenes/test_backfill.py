@@ -220,7 +220,7 @@ def test_a_backfill_ends_with_views_equal_to_the_log(
 
     compared = started_by_assets(oncall, since=began)
     for process in running(short, "reconcile.py"):
-        assert process["cmdline"][-3:] == ["--spare", BACKFILLED, BACKFILLED]
+        assert process["cmdline"][-3:] == ["--exclude-from-repair", BACKFILLED, BACKFILLED]
     oncall.wait_for_run("reconcile", compared["dag_run_id"])
     assert outcomes(world, compared["dag_run_id"]) == {BACKFILLED: ("EQUAL", 0, 0, True, [])}
     assert report_of(oncall, today["dag_run_id"]) == {(compared["dag_run_id"], BACKFILLED)}

@@ -44,6 +44,7 @@ from truelog.streaming.recent_batches import close_after
 from truelog.streaming.spark_offsets import batch_range, emptied, fresh_checkpoint
 from truelog.streaming.stream_topics import StreamTopics
 from truelog.streaming.view_deployment import ViewDeployment
+from truelog.streaming.view_task import StreamedView
 from truelog.streaming.view_worker import ViewWorker
 from truelog.support import faults
 from truelog.support.settings import Settings
@@ -88,7 +89,7 @@ class Stream:
             except OUTAGES as error:
                 self.patience.wait(error)
         for worker in self.workers:
-            worker.stopping.set()
+            worker.view.stopping.set()
         self.pool.shutdown()
         self.lease.release()
 
@@ -120,7 +121,7 @@ class Stream:
                 self.workers.append(former.pop(name))
             else:
                 repeated = self.batch_files.plans_of(compiled)
-                self.workers.append(ViewWorker(self.portions, self.applier, compiled, repeated))
+                self.workers.append(ViewWorker(StreamedView(self.portions, self.applier, compiled, repeated)))
         for removed in former.values():
             removed.retire()
         self.portions.declare(self.types, needed_columns(each.compiled for each in self.workers))
@@ -139,6 +140,7 @@ class Stream:
                 if may_run:
                     self._on_batch(batch_id)
 
+        self._offer(EventRange({}, self.begin, self.begin))  # before a batch may be offered in another thread
         query = (
             records.read_stream(self.spark, self.settings, self.topics, self.begin)
             .writeStream.foreachBatch(on_batch)
@@ -146,7 +148,6 @@ class Stream:
             .trigger(processingTime=f"{self.settings.stream_trigger_seconds} seconds")
             .start()
         )
-        self._offer(EventRange({}, self.begin, self.begin))
         watch.follow(query, gate, self.stop)
 
     def _on_batch(self, batch_id: int) -> None:
@@ -161,11 +162,11 @@ class Stream:
         with self._decoded(begin, end, epochs) as (batch, tasks):
             started = self._offer(batch)
             tasks.extend(started)
-            soon_done = [each.task for each in self.workers if each.task and each.soon_free(end)]
+            soon_done = [each.future for each in self.workers if each.future and each.soon_free(end)]
             wait([*started, *soon_done], timeout=self._grace(begin, end))
         for each in self.workers:
-            if each.task and each.task.done():
-                each.task.result()  # raises only Fenced, which ends the process
+            if each.future and each.future.done():
+                each.future.result()  # raises only Fenced, which ends the process
         self.stream_topics.reached = end
         self._outlasting(self._record_batch)
         self.patience.progressed()
