@@ -1,22 +1,30 @@
 """Two hundred people are forgotten under traffic. The views equal their rebuild, and nothing of the people is found."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 
 from tests.beds.world import World
 from tests.chosen_views import copy_views
 from tests.command import answer, shared_spark
 from tests.library.forgetting.byte_search import places_with
-from tests.scenes.applications import start
+from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.traffic import Traffic, parsed
 from truelog.archive.audit_evidence import run_audit
+from truelog.archive.erasing.erase import ArchiveEraser, Offsets
 from truelog.archive.table import archived_positions
+from truelog.batch.rebuild import Rebuilder
+from truelog.forgetting.erase_view import ErasedView
 from truelog.log import topics
 from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 pytestmark = pytest.mark.own_servers
 
@@ -27,40 +35,96 @@ PEOPLE, NAME = 200, "xanthippe"
 class Leaving(Traffic):
     """The page views of the people who are to be forgotten."""
 
+    def __init__(self, settings: Settings, name: str = NAME, people: int = PEOPLE) -> None:
+        super().__init__(settings)
+        self.name, self.people = name, people
+
     def _event(self) -> bytes:
-        event, person = parsed(super()._event()), f"{NAME}-{self.random.randrange(PEOPLE)}"
+        event, person = parsed(super()._event()), f"{self.name}-{self.random.randrange(self.people)}"
         return b"not json" if event is None else json.dumps(event | {"visitor_id": person}).encode()
 
 
-def forget(people: Iterable[int]) -> None:
-    words = [word for person in people for word in ("--subject", f"visitor_id={NAME}-{person}")]
+def forget(people: Iterable[int], name: str = NAME) -> None:
+    words = [word for person in people for word in ("--subject", f"visitor_id={name}-{person}")]
     with shared_spark():
         answer("forget", *words)
 
 
-@pytest.mark.nightly
-def test_two_hundred_people_are_forgotten_under_traffic(
+@dataclass
+class Scene:
+    """A stream with two views, and an archive."""
+
+    world: World
+    batch: Batch
+    stream: Application
+    archive: Application
+
+    def read_all(self) -> None:
+        ends = topics.end_offsets(self.world.settings, ["page_view"])
+        self.world.catch_up(self.stream, "sessions")
+        self.archive.wait(
+            lambda: archived_positions(self.world.settings, ["page_view"]).covers(ends), 60, "the archive to catch up"
+        )
+
+    def require_no_traces(self, name: str = NAME) -> None:
+        settings = self.world.settings
+        self.batch.require_equal_from_raw(VIEWS)
+        report = run_audit(settings, deep=True)
+        assert report.verdict == "SOUND", report.faults
+        with connect(settings, autocommit=True) as connection:
+            assert places_with(settings, connection, [name], ["erasure"]) == []
+
+    def forget_all(self, people: int, name: str) -> None:
+        forget(range(people), name)
+        self.require_no_traces(name)
+
+
+@pytest.fixture
+def scene(
     world: World, no_archive: None, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One command forgets half of them, and two commands forget the others."""
-    settings = world.settings
+) -> Iterator[Scene]:
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(copy_views(tmp_path, *VIEWS)))
-    stream = start(settings, "stream.py")
-    archive = start(settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="0.5")
-    Leaving(settings).send(5_000)
-    world.catch_up(stream, "sessions")
-    with world.traffic.arriving(20, 0.2) as others:
+    stream = start(world.settings, "stream.py")
+    archive = start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="0.5")
+    yield Scene(world, batch, stream, archive)
+    assert (stream.end(), archive.end()) == (0, 0)
+
+
+@pytest.mark.nightly
+def test_two_hundred_people_are_forgotten_under_traffic(scene: Scene) -> None:
+    """One command forgets half of them, and two commands forget the others."""
+    Leaving(scene.world.settings).send(5_000)
+    scene.world.catch_up(scene.stream, "sessions")
+    with scene.world.traffic.arriving(20, 0.2) as others:
         for people in (range(100), range(100, 150), range(150, PEOPLE)):
             forget(people)
-    world.catch_up(stream, "sessions")
-    ends = topics.end_offsets(settings, ["page_view"])
-    archive.wait(lambda: archived_positions(settings, ["page_view"]).covers(ends), 60, "the archive to catch up")
-
+    scene.read_all()
     assert others.events > 0
-    batch.require_equal_from_raw(VIEWS)
-    report = run_audit(settings, deep=True)
-    assert report.verdict == "SOUND", report.faults
-    with connect(settings, autocommit=True) as connection:
-        assert places_with(settings, connection, [NAME], ["erasure"]) == []
+    scene.require_no_traces()
     assert len(answer("erasures", "list")["erasures"]) == 3
-    assert (stream.end(), archive.end()) == (0, 0)
+
+
+def all_but_one(eraser: ArchiveEraser, table: Table, file: DataFile) -> Offsets:
+    return COVERED(eraser, table, file)[:-1]
+
+
+def as_they_are(rebuilder: Rebuilder) -> ErasedView:
+    return ErasedView(rebuilder.compiled.name, 0, "EQUAL", "")
+
+
+COVERED = ArchiveEraser._covered
+DEFECTS = {  # what is patched, what it does instead, and how the defect is noticed
+    "a_record_stays": ("truelog.archive.erasing.erase.ArchiveEraser._covered", all_but_one, "parquet"),
+    "earlier_files_stay": ("truelog.forgetting.forget.Forgetting._expire", lambda _: None, "parquet"),
+    "views_stay": ("truelog.forgetting.forget.erase_view", as_they_are, "do not equal their rebuild"),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_an_erasure_with_a_defect_is_noticed(scene: Scene, defect: str) -> None:
+    patched, instead, noticed = DEFECTS[defect]
+    Leaving(scene.world.settings, defect, people=2).send(200)
+    scene.read_all()
+    with mock.patch(patched, autospec=True, side_effect=instead), pytest.raises(AssertionError, match=noticed):
+        scene.forget_all(2, defect)

@@ -41,6 +41,7 @@ def declared(parcels: Parcels) -> Parcels:
 @pytest.fixture(scope="module")
 def changed(declared: Parcels) -> Parcels:
     """A second version accepts longer names and has another field. The first version has refused a long name."""
+    declared.require_archived()  # no earlier test may have waited for the archive's table
     declared.append(LONG, 11)
     declared.file.write_text(EVENT.replace("=64", "=80") + "    depot: str | None = None\n")
     declared.soon(lambda: declared.has_column("depot"), "the new column in the archive")

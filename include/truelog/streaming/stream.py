@@ -140,7 +140,7 @@ class Stream:
                 if may_run:
                     self._on_batch(batch_id)
 
-        self._offer(EventRange({}, self.begin, self.begin))  # before a batch may be offered in another thread
+        self._offer(EventRange({}, self.begin, self.begin))  # after a batch, it would take the batch back
         query = (
             records.read_stream(self.spark, self.settings, self.topics, self.begin)
             .writeStream.foreachBatch(on_batch)

@@ -6,12 +6,14 @@ from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from tests.deadline import deadline
 from truelog.kernel.apply_batch import EventRange
 from truelog.kernel.log_guard import LogGuard
+from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.streaming.recent_batches import RecentBatches
 from truelog.streaming.stream import Stream, rest_after
@@ -24,6 +26,18 @@ def test_a_large_batch_waits_longer(settings: Settings, records: int, times: flo
     stream: Any = SimpleNamespace(settings=settings)
     begin, end = (Positions({"a": {0: 7, 1: 5 + more // 2}, "b": {0: more - more // 2}}) for more in (0, records))
     assert Stream._grace(stream, begin, end) == times * settings.batch_grace_seconds
+
+
+def test_no_batch_can_come_before_the_beginning_is_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view would otherwise forget the batch, and a quiet log has no other one."""
+    steps, started = list[str](), mock.MagicMock()
+    trigger = started.writeStream.foreachBatch.return_value.option.return_value.trigger
+    trigger.return_value.start.side_effect = lambda: steps.append("query")
+    monkeypatch.setattr(records, "read_stream", lambda *_: started)
+    stream: Any = SimpleNamespace(settings=settings, spark=None, application="quiet", topics=("a",), begin=Positions())
+    stream.stop, stream._offer = Event(), lambda batch: steps.append(f"offer {batch.begin == batch.end}")
+    Stream._follow(stream, mock.Mock())
+    assert steps == ["offer True", "query"]
 
 
 def test_the_files_of_a_batch_that_fails_stay_until_its_late_views_have_ended() -> None:
