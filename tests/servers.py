@@ -91,10 +91,10 @@ class Environment(ABC):
 
 
 class OwnServers(Environment):
-    """Servers that no other file uses. They end with the test run, even if it is killed."""
+    """Servers that no other file uses, in this or in a new home. They end with the test run, even if it is killed."""
 
-    def __init__(self) -> None:
-        super().__init__(runtime.set_up(_new_home(), random_ports=True))
+    def __init__(self, home: Path | None = None) -> None:
+        super().__init__(runtime.set_up(home or _new_home(), random_ports=True))
 
     def _make(self, stores: Sequence[str]) -> None:
         runtime.up(self.settings, set(stores) - {AIRFLOW}, tethered=True)  # Airflow's start sets up its own database

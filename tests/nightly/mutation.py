@@ -39,7 +39,27 @@ SUITES: dict[str, tuple[str, ...]] = {
     "log/positions.py": ("tests/library/log/test_positions.py",),
     "batch/partial_selection.py": ("tests/library/batch/test_partial_selection.py",),
     "archive/log_day.py": ("tests/library/archive/test_log_day.py",),
-    "kernel/merge.py": ("tests/library/kernel/test_merge.py", "tests/library/kernel/test_merge_erasures.py"),
+    "kernel/merge.py": (
+        "tests/library/kernel/test_merge.py",
+        "tests/library/kernel/test_merge_erasures.py",
+        "tests/library/kernel/test_merge_guards.py",
+    ),
+    "kernel/log_guard.py": ("tests/library/kernel/test_log_guard.py", "tests/library/kernel/test_log_guard_cuts.py"),
+    "log/topic_health.py": ("tests/library/log/test_topic_health.py", "tests/library/kernel/test_log_guard_cuts.py"),
+    "log/leader_epochs.py": (
+        "tests/library/log/test_leader_epochs.py",
+        "tests/library/log/test_topic_health.py",
+        "tests/library/maintenance/test_accept_cut.py",
+    ),
+    "streaming/change_watch.py": (
+        "tests/library/streaming/test_change_watch.py",
+        "tests/library/streaming/test_change_watch_causes.py",
+    ),
+    "maintenance/accept_cut.py": (
+        "tests/library/maintenance/test_accept_cut_plan.py",
+        "tests/library/maintenance/test_accept_cut.py",
+    ),
+    "tables/output/outbox.py": ("tests/library/tables/output/test_outbox.py",),
     "kernel/bad_records.py": (
         "tests/library/kernel/test_bad_records.py",
         "tests/library/kernel/test_bad_records_search.py",

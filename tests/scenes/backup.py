@@ -29,6 +29,12 @@ def database_tool(settings: Settings, program: str, *arguments: str) -> None:
 
 def restore(settings: Settings, backup: Path) -> None:
     """Replace the database by its backup."""
+    load(settings, backup)
+    runtime.up(settings, ["postgresql"], tethered=True)  # the roles' rights to the database
+
+
+def load(settings: Settings, backup: Path) -> None:
+    """Replace the database by its backup, as the backup has it."""
     with psycopg.connect(
         host=settings.database_host,
         port=settings.database_port,
@@ -41,4 +47,3 @@ def restore(settings: Settings, backup: Path) -> None:
         connection.execute(sql.SQL("DROP DATABASE {name} WITH (FORCE)").format(**names))
         connection.execute(sql.SQL("CREATE DATABASE {name} OWNER {owner}").format(**names))
     database_tool(settings, "pg_restore", "--dbname={}", "--exit-on-error", str(backup))
-    runtime.up(settings, ["postgresql"], tethered=True)  # the roles' rights to the database

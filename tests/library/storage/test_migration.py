@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from psycopg import sql
 
 from runtime import postgresql
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
+from tests.library.stored_rows import require_kept, rows_of
 from tests.servers import drop_database
 from truelog.measures.registry import sql_functions
 from truelog.storage import api_key, migration
@@ -178,26 +178,8 @@ def test_a_release_with_four_migrations_keeps_every_row(old: Settings) -> None:
     migrate(old)
     assert names(old) == MIGRATIONS
     with connect(old) as connection:
-        for table, rows in rows_of(connection).items():
-            kept = [
-                {name: row[name] for name in was if name in row}
-                for was, row in zip(before.get(table, []), rows, strict=False)
-            ]
-            assert kept == before.get(table, []), table
+        require_kept(before, rows_of(connection))
         assert one(connection, "SELECT count(*) FROM truelog.failed_group") == 0
-
-
-def rows_of(connection: Connection) -> dict[str, list[dict[str, object]]]:
-    """The rows of each of the kernel's own tables that has some, except the list of migrations."""
-    tables = connection.execute(
-        "SELECT tablename FROM pg_tables WHERE schemaname = 'truelog' AND tablename <> 'migration' ORDER BY 1"
-    ).fetchall()
-    found = {}
-    for (table,) in tables:
-        query = sql.SQL("SELECT to_jsonb(t) FROM {} AS t ORDER BY ctid").format(sql.Identifier("truelog", table))
-        if rows := [row for (row,) in connection.execute(query).fetchall()]:
-            found[str(table)] = rows
-    return found
 
 
 def test_an_older_database_is_refused_and_says_what_to_run_first(old: Settings) -> None:

@@ -1,0 +1,203 @@
+"""What makes an application plan again, what does not, and in which state its query ends."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.builders.event_types import an_event_type
+from tests.deadline import deadline, until
+from truelog.schema.loading import trial
+from truelog.schema.loading.events import load_events
+from truelog.storage.database import Connection
+from truelog.streaming import change_watch
+from truelog.streaming.change_watch import BatchGate, ChangeWatch
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+NAME = "causes"
+NEVER = 3600.0  # seconds
+
+
+@dataclass
+class Query:
+    """A query that runs until it is stopped, or until it fails at once."""
+
+    failure: StreamingQueryException | None = None
+    isActive: bool = True  # noqa: N815 — Spark's name
+    lastProgress: None = None  # noqa: N815
+
+    def awaitTermination(self, _: float) -> None:  # noqa: N802 — Spark's name
+        if self.failure is not None:
+            raise self.failure
+        threading.Event().wait(0.02)
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+@dataclass
+class Watched:
+    """A watch over one query, and how often it has looked at the topics and at the versions of views."""
+
+    settings: Settings
+    connection: Connection
+    topics: list[str] = field(default_factory=list)  # the answers of the next looks at the topics
+    version: str = ""
+    topic_looks: int = 0
+    looks: int = 0
+    gate: BatchGate = field(default_factory=BatchGate)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.watch = ChangeWatch(self.settings, NAME, self.changed_topics, self.changed_versions)
+
+    def changed_topics(self) -> str:
+        self.topic_looks += 1
+        return self.topics.pop(0) if self.topics else ""
+
+    def changed_versions(self, _: Connection) -> str:
+        self.looks += 1
+        return self.version
+
+    def follow(self, query: Query) -> None:
+        self.watch.follow(cast(Any, query), self.gate, self.stop)
+
+    def require_looks(self, more: int) -> None:
+        """Wait until the watch has looked so many times again."""
+        enough = self.looks + more
+
+        def looked() -> None:
+            if self.looks < enough:
+                raise ServiceDown("the watch has not looked yet")
+
+        until(looked, 20, "looks")
+
+    @property
+    def plans_again(self) -> bool:
+        """Whether batches of the query that begin now do nothing."""
+        with self.gate.batch() as may_run:
+            return not may_run
+
+    @property
+    def sessions(self) -> int:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        [(found,)] = self.connection.execute(query).fetchall()
+        return int(str(found))
+
+
+@pytest.fixture
+def views(tmp_path: Path) -> Path:
+    (tmp_path / "one.py").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def settings(postgresql: Settings, views: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(change_watch, "_POLL_SECONDS", 0.02)
+    return postgresql.model_copy(update={"views_folder": views, "topic_check_seconds": NEVER})
+
+
+@pytest.fixture
+def watched(settings: Settings, connection: Connection) -> Watched:
+    return Watched(settings, connection)
+
+
+@pytest.fixture
+def followed(watched: Watched) -> Iterator[Watched]:
+    """A watch that follows a query, and has found no change yet."""
+    query = Query()
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(watched.follow, query)
+        watched.require_looks(3)
+        assert not following.done()
+        yield watched
+        try:
+            following.result(deadline(20))
+        finally:
+            watched.stop.set()
+    assert not query.isActive
+    assert "changes" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_stop_ends_the_query_without_a_plan(followed: Watched) -> None:
+    assert followed.topic_looks == 0, "the topics are not due"
+    followed.stop.set()
+
+
+def test_batches_run_until_something_has_changed(followed: Watched) -> None:
+    assert not followed.plans_again
+    followed.version = "a newer version"
+    until(lambda: require(followed.plans_again), 20, "the end of the batches")
+
+
+def require(condition: bool) -> None:
+    if not condition:
+        raise ServiceDown("not yet")
+
+
+def test_a_changed_view_is_a_cause(followed: Watched, views: Path) -> None:
+    (views / "one.py").write_text("# changed")
+
+
+def test_a_new_version_of_an_event_type_is_a_cause(followed: Watched, connection: Connection) -> None:
+    an_event_type(connection, load_events()["page_view"], "an-id")
+
+
+def test_a_declaration_that_gets_its_trial_late_is_a_cause(followed: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "has_caught_up", lambda: True)
+
+
+def test_the_topics_are_looked_at_once_in_their_interval(settings: Settings, connection: Connection) -> None:
+    watched = Watched(settings.model_copy(update={"topic_check_seconds": 0.001}), connection)
+    watched.watch._settings = settings  # from the first look on, the interval is long
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(watched.watch.wait, watched.stop)
+        watched.require_looks(4)
+        watched.stop.set()
+        waiting.result(deadline(20))
+    assert watched.topic_looks == 1
+
+
+def test_a_wait_ends_with_a_change_and_leaves_no_session(watched: Watched) -> None:
+    before = watched.sessions
+    watched.version = "a newer version"
+    watched.watch.wait(watched.stop)
+    assert watched.looks == 1
+    until(lambda: require(watched.sessions == before), 20, "the end of the session")
+
+
+FAILURE = StreamingQueryException("the query failed")
+
+
+def test_a_failure_that_no_change_explains_is_raised(watched: Watched) -> None:
+    with pytest.raises(StreamingQueryException):
+        watched.follow(Query(FAILURE))
+    assert watched.topic_looks == 3, "the brokers' metadata may be late"
+    assert not watched.plans_again
+
+
+def test_a_failure_that_a_change_explains_is_a_new_plan(watched: Watched) -> None:
+    before = watched.sessions
+    watched.topics = ["", "a topic is bad"]
+    query = Query(FAILURE)
+    watched.follow(query)
+    assert (watched.topic_looks, watched.plans_again, query.isActive) == (2, True, False)
+    until(lambda: require(watched.sessions == before), 20, "the end of the session")
+
+
+def test_a_closing_gate_waits_for_the_batch_in_progress() -> None:
+    gate = BatchGate()
+    with ThreadPoolExecutor(1) as pool, gate.batch() as may_run:
+        closing = pool.submit(gate.close)
+        assert may_run
+        with pytest.raises(TimeoutError):
+            closing.result(0.1)
+    closing.result(deadline(20))
+    with gate.batch() as may_run:
+        assert not may_run
