@@ -238,9 +238,7 @@ def test_a_wider_bound_judges_only_new_records(remarks: Remarks) -> None:
     assert remarks.verify(after) == ("EQUAL", "")
 
 
-def test_a_field_that_lists_its_values_later_keeps_earlier_records_until_they_are_judged_again(
-    remarks: Remarks,
-) -> None:
+def test_a_field_that_lists_its_values_later_keeps_earlier_records_until_a_rejudge(remarks: Remarks) -> None:
     """What an upgrade to closed verbs does: every layer agrees before it, after it, and after a rejudge.
 
     So does the output of the view: a rejudge publishes the rows that it changes and removes.
@@ -281,6 +279,21 @@ def test_a_record_on_which_the_transform_failed_counts_after_a_rejudge(remarks: 
     assert [[offset for _, _, offset in each.excluded] for each in (before, after)] == [[0, 2], [2]]
     assert remarks.verify(after) == ("EQUAL", "")
     assert remarks.verify(before)[0] == "SUPERSEDED"
+
+
+def test_records_that_are_no_events_after_a_rejudge_leave_no_exclusion(remarks: Remarks) -> None:
+    remarks.counted = "CAST(amount AS int)"
+    remarks.declare(**LONG, amount=(str, ...))
+    remarks.send({"text": "one", "amount": "5"}, {"text": "four", "amount": "7"}, {"text": "four", "amount": "x"})
+    remarks.archive()
+    remarks.stream()
+    before = remarks.certificate(remarks.reconcile())
+    remarks.declare(**SHORT, amount=(str, ...))
+    remarks.rejudge()
+    after = remarks.certificate(remarks.reconcile())
+    assert [[offset for _, _, offset in each.excluded] for each in (before, after)] == [[2], []]
+    assert (before.rows, remarks.rows(), remarks.verify(after)) == (2, {"one": 5}, ("EQUAL", ""))
+    _require_superseded(remarks, before, "event versions 1 in reading 0, and are now judged by event versions 2 in")
 
 
 def _require_superseded(remarks: Remarks, certified: Certificate, reason: str) -> None:

@@ -198,8 +198,10 @@ def compare_buckets(
         return _answer(certified, VerificationVerdict.EQUAL, rows=rows)
     all_buckets = len(rebuilt) * table_hash.BUCKETS
     reason = f"{unequal} of {all_buckets} buckets differ: {certified.rows} certified rows, {rows} rebuilt rows"
-    changed = [
-        f"{name} {old} then, {versions[name]} now" for name, old in certified.made_by.items() if versions[name] != old
+    changed = [  # another release may have recorded other software
+        f"{name} {old} then, {versions.get(name, 'unknown')} now"
+        for name, old in certified.made_by.items()
+        if versions.get(name) != old
     ]
     if changed:
         reason += f". Software versions changed: {'; '.join(changed)}"

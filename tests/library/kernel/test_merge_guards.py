@@ -2,15 +2,18 @@
 
 import json
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 
 import pytest
 from psycopg import sql
-from pyspark.sql.types import IntegerType, StringType, TimestampType
+from pyspark.sql.types import IntegerType, LongType, StringType, TimestampType
 
 from tests.builders.log import a_tick
-from tests.builders.views import an_exclusion
+from tests.builders.views import a_failed_group, an_exclusion, an_oversized_group
 from tests.library.kernel.zombie import EVENTS, at, counter
+from tests.library.tables.fold import grouped
 from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.kernel.exclusions import Excluded
@@ -21,6 +24,7 @@ from truelog.support.errors import Stale, TooManyExcluded
 from truelog.tables import deploy as table
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.dedupe.compile import SEEN, seen_table
 from truelog.tables.table import Table
 
 
@@ -131,3 +135,45 @@ def test_a_change_names_its_records_unless_the_clock_may_have_changed_rows(
     add(here(3, 2), here(20, 2))  # too many records
     record = json.dumps([["page_view", 0, 1, 2]])
     assert published(connection, output) == [(1, None), (1, record), (1, None), (1, None)]
+
+
+def test_a_merge_forgets_ids_that_can_have_no_more_copies(connection: Connection) -> None:
+    own = counter(name()).own
+    declared = replace(own.view, dedupe="1 hour")
+    seen = replace(seen_table(declared), dedupe=declared.dedupe)
+    types = {"topic": StringType(), "partition": IntegerType(), "event_id": StringType(), "offset": LongType()}
+    side = Table(own.owner, seen, types | {"log_time": TimestampType()}, "seen", side=SEEN)
+    compiled = CompiledView((Table(own.owner, declared, own.dtypes, "deduped"), side))
+    table.deploy_table(connection, compiled)
+    insert = sql.SQL(
+        "INSERT INTO {} (topic, partition, event_id, \"offset\", log_time) VALUES ('page_view', 0, %s, %s, %s)"
+    )
+    for offset, minutes in enumerate((0, 59, 61)):
+        state = sql.Identifier("state", side.name)
+        connection.execute(insert.format(state), (f"e{offset}", offset, NOON + timedelta(minutes=minutes)))
+    merge.apply(connection, compiled, Merge(at(0), at(1), stage.NO_ROWS))
+    left = connection.execute(sql.SQL("SELECT event_id FROM {} ORDER BY 1").format(sql.Identifier("state", side.name)))
+    assert left.fetchall() == [("e1",), ("e2",)]
+
+
+def test_groups_that_are_left_out_are_forgotten_when_the_rows_of_the_stream_expire(connection: Connection) -> None:
+    compiled = grouped.made(grouped.GROUPED)
+    for each, schema in product(compiled.tables, ("state", "batch")):
+        table.create_table(connection, each, schema, each.name)
+    for url, day in (("old", 1), ("new", 2)):
+        key = [url, (NOON + timedelta(days=day)).isoformat(), "2026-03-01"]
+        an_oversized_group(connection, compiled.name, key)
+        a_failed_group(connection, compiled.name, key, "DIVIDE_BY_ZERO")
+
+    def left() -> list[str]:
+        query = (
+            """SELECT "group" ->> 0 FROM truelog.oversized_group WHERE view = %(view)s UNION ALL """
+            """SELECT "group" ->> 0 FROM truelog.failed_group WHERE view = %(view)s"""
+        )
+        return sorted(str(url) for (url,) in connection.execute(query, {"view": compiled.name}).fetchall())
+
+    now = NOON + timedelta(days=2, hours=12)  # rows stay for a day
+    merge.drop_expired_at(connection, compiled, "batch", now)
+    assert left() == ["new", "new", "old", "old"]
+    merge.drop_expired_at(connection, compiled, "state", now)
+    assert left() == ["new", "new"]

@@ -131,11 +131,10 @@ def test_verification_needs_no_database_and_reports_what_does_not_match(ground: 
 
     bucket, (rows, hashed) = next(iter(made.buckets.items()))
     buckets = made.buckets | {bucket: (rows, f"{int(hashed, 16) ^ 1:032x}")}
-    found = compare_buckets(
-        replace(made, buckets=buckets, made_by=made.made_by | {"spark": "3.0.0"}), {"": made.buckets}, made.made_by
-    )
+    elsewhere = made.made_by | {"spark": "3.0.0", "arrow": "9"}
+    found = compare_buckets(replace(made, buckets=buckets, made_by=elsewhere), {"": made.buckets}, made.made_by)
     assert (found.answer, found.unequal_buckets) == (VerificationVerdict.DIFFERENT, 1)
-    assert f"spark 3.0.0 then, {made.made_by['spark']} now" in found.reason
+    assert f"spark 3.0.0 then, {made.made_by['spark']} now; arrow 9 then, unknown now" in found.reason
 
     older = answer(fingerprint="0" * 64)
     assert older.answer == VerificationVerdict.SUPERSEDED
