@@ -122,7 +122,7 @@ def read_letters(settings: Settings, chosen: LetterFilter) -> list[DeadLetter]:
     if (found := store.count_records(chosen.since)) > MOST_READ:
         raise BadInput(
             f"this time range has about {found:,} dead letters, and a page reads at most {MOST_READ:,}. Choose a "
-            "shorter one, or run `truelog dead-letters list`"
+            "shorter one. An administrator can run `truelog dead-letters list`"
         )
     letters, size = list[DeadLetter](), 0
     for each in store.read(chosen):
@@ -131,7 +131,7 @@ def read_letters(settings: Settings, chosen: LetterFilter) -> list[DeadLetter]:
         if size > MOST_BYTES:
             raise BadInput(
                 f"this time range has more than {MOST_BYTES >> 20} MB of dead letters, which is the most that a page "
-                "reads. Choose a shorter one, or run `truelog dead-letters list`"
+                "reads. Choose a shorter one. An administrator can run `truelog dead-letters list`"
             )
     return letters
 

@@ -14,7 +14,6 @@ from truelog.support.settings import Settings
 router = APIRouter(prefix="/data", dependencies=OF_VIEWS)
 _COLLECTOR = "collector"
 _PROBE_SECONDS = 1.0
-_CURE = "`truelog status` and logs/collector.log in the home say why"
 
 
 @router.get("/flow")
@@ -30,5 +29,5 @@ def _collector(settings: Settings) -> ServiceFlow:
     try:
         require_healthy(_COLLECTOR, settings, seconds=_PROBE_SECONDS)
     except ServiceDown as down:
-        return ServiceFlow(_COLLECTOR, "DOWN", f"{down}. {_CURE}")
+        return ServiceFlow(_COLLECTOR, "DOWN", str(down))
     return ServiceFlow(_COLLECTOR, "RUNNING")

@@ -12,12 +12,12 @@ from pages.data import OF_VIEWS, Until
 from truelog.control import event_registry
 from truelog.dead_letters import ledger as replay_ledger
 from truelog.dead_letters import replay as dead_letter_replay
-from truelog.dead_letters.store import LetterStore
+from truelog.dead_letters.store import Coordinates, DeadLetter, parse_letter
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.reports import record as record_report
 from truelog.reports.record import Place
 from truelog.reports.records.archived_record import ArchivedRecord, read_record
-from truelog.reports.records.newest_records import ListRequest, Moment, newest_records
+from truelog.reports.records.newest_records import ListedRecord, ListRequest, Moment, newest_records
 from truelog.sources.collector.classifier import Defect
 from truelog.sources.collector.parser import parse_event
 from truelog.storage import audit_trail, db_snapshot
@@ -64,17 +64,24 @@ def records(
     with connect(settings) as connection:
         about = f"the newest {_LISTED} before {moment.time:%Y-%m-%d %H:%M:%S}" + (f" with the key {key}" if key else "")
         audit_trail.record_operation(connection, OperationKind.READ, topic, user, about)
-    listed = [
-        parts(each)
-        | {
-            "key": _text(each.key),
-            "value": _text(each.value and each.value[:_LISTED_BYTES]),
-            "bytes": each.value and len(each.value),
-            "is_cut": len(each.value or b"") > _LISTED_BYTES,
-        }
-        for each in found
-    ]
-    return Answer(topic=topic, records=listed, more=len(found) == _LISTED)
+    return Answer(topic=topic, records=[_listed(topic, each) for each in found], more=len(found) == _LISTED)
+
+
+def _listed(topic: str, record: ListedRecord) -> dict[str, Any]:
+    """A record of a list. A dead letter is shown as the event that was posted, with the reason of its rejection."""
+    letter = _letter(record) if topic == DEAD_LETTER else None
+    value = letter.raw if letter else record.value
+    return parts(record) | {
+        "key": _text(record.key),
+        "value": _text(value and value[:_LISTED_BYTES]),
+        "bytes": value and len(value),
+        "is_cut": len(value or b"") > _LISTED_BYTES,
+        "rejected": f"{letter.field}: {letter.reason}" if letter else "",
+    }
+
+
+def _letter(record: ListedRecord | ArchivedRecord, topic_id: str = "") -> DeadLetter | None:
+    return parse_letter(Coordinates(topic_id, record.partition, record.offset), record.broker_time, record.value)
 
 
 @router.get("/record")
@@ -88,13 +95,13 @@ def record(topic: str, partition: Partition, offset: Offset, user: DataReader, s
         about = f"partition {partition}, offset {offset}"
         audit_trail.record_operation(connection, OperationKind.READ, topic, user, about)
     readers = record_report.record_readers(settings, Place(topic, partition, offset))
-    letter = _letter(settings, partition, offset) if topic == DEAD_LETTER else None
+    letter = _rejected_event(settings, found) if topic == DEAD_LETTER else None
     return Answer(record=_as_text(found), readers=readers, letter=letter, may_replay=may_replay(signed_in))
 
 
-def _letter(settings: Settings, partition: int, offset: int) -> dict[str, Any] | None:
+def _rejected_event(settings: Settings, record: ArchivedRecord) -> dict[str, Any] | None:
     """The rejected event in a dead letter, and what would happen to it now. None if the record is not a dead letter."""
-    letter = LetterStore(settings).find(partition, offset)
+    letter = _letter(record, record.topic_id)
     if letter is None:
         return None
     judged, event = (

@@ -86,7 +86,7 @@ def search(name: str, span: Annotated[TimeRange, Depends(_span)]) -> Answer:
 @contextmanager
 def _snapshot(settings: Settings) -> Iterator[Connection]:
     """A snapshot in which no statement takes long: a rule may have millions of rows, and pages ask again and again."""
-    cure = "On the command line: `truelog patterns show NAME` or `truelog searches show NAME`."
+    cure = "An administrator can run `truelog patterns show NAME` or `truelog searches show NAME`."
     with db_snapshot.read_snapshot(settings) as connection, refused_input(connection, browse.SECONDS, cure):
         yield connection
 

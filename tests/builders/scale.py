@@ -1,4 +1,4 @@
-"""A platform with 50 views, 200 partitions, 90 days of comparisons and half a million rows.
+"""A platform with 50 views, 200 partitions, 90 days of comparisons, half a million rows, 300 rules and their matches.
 
 One statement makes all rows of a table, because the other builders would take minutes.
 """
@@ -35,10 +35,19 @@ INSERT INTO truelog.lag_sample (reader, version, at, batch_at, partitions, verdi
         'topic_id', 'id', 'blind', '')) FROM generate_series(0, 199) p),
         (SELECT jsonb_agg('{"verdict": "OK", "rule": 12, "reason": ""}'::jsonb) FROM generate_series(0, 199))
     FROM generate_series(1, 50) n, generate_series(0, 59) poll;
+INSERT INTO state.matches_v2_rules SELECT topic, partition, "offset" + 10 * n, logged_at, rule || '_' || n, verb,
+    definition, begins FROM state.matches_v2_rules, generate_series(1, 300) n WHERE "offset" = 0;
+INSERT INTO state.matches_v2 SELECT entity_id, entity, span_end, match_id || '_' || n, rule, rule_version, outcome,
+    first_time - n * interval '1 second', last_time - n * interval '1 second', settled_after, events, shown
+    FROM state.matches_v2, generate_series(1, 10000) n;
+INSERT INTO state.search_hits_v2 SELECT document || '_' || n, logged_at - n * interval '1 second', search,
+    search_version, event_type, event_time - n * interval '1 second', snippet
+    FROM state.search_hits_v2, generate_series(1, 10000) n;
 ANALYZE;
 """
 
 
 def a_large_platform(connection: Connection) -> None:
+    """Fill a new database that has the tables of rules and searches."""
     for statement in _FILLED.strip().split(";\n"):
         connection.execute(statement.encode())

@@ -12,8 +12,7 @@ from tests.builders.comparisons import a_reconciliation
 from tests.builders.views import a_lag_sample
 from tests.pages.audience import BEGIN, HOSTS, LONG, fill_audience
 from tests.pages.axe import serious_problems
-from tests.pages.browser_phone import BEYOND, PHONE
-from tests.pages.browsing import is_wide_enough, open_page
+from tests.pages.browsing import PHONE, beyond_the_width, open_page
 from tests.pages.plausible import HOSTILE
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -116,11 +115,11 @@ def test_a_range_that_contains_now_is_live(audience: Settings, watched: Page, en
 
 
 def test_hostile_and_long_values_are_text_and_fit_a_phone(audience: Settings, watched: Page) -> None:
-    watched.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    watched.set_viewport_size(PHONE)
     for address in (FIXED, f"{FIXED}&where={quote('host=' + LONG)}"):
         open_page(watched, address)
         expect(watched.locator("main tbody tr").first).to_be_visible()
-        assert is_wide_enough(watched), watched.evaluate(BEYOND, PHONE["width"])
+        assert beyond_the_width(watched) == []
     expect(watched.locator("main tbody tr")).to_have_count(1)
     open_page(watched, FIXED)
     expect(watched.locator("main tbody")).to_contain_text(HOSTILE[0])

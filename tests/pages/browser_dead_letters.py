@@ -1,5 +1,7 @@
 """Tests of the dead letters page in Chromium."""
 
+import json
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -65,8 +67,13 @@ def test_what_would_be_sent_again_is_counted_before_it_is_sent(rejected: Setting
 
 @pytest.mark.parametrize("watched", ["oncall"], indirect=True)
 def test_the_record_of_a_dead_letter_begins_with_the_rejected_event(archived_letters: Settings, watched: Page) -> None:
-    open_page(watched, "record?topic=dead_letter&partition=0&offset=5")
+    open_page(watched, "record?list=dead_letter")
     main = watched.locator("main")
+    listed = main.locator("tr[data-key='0:5']")
+    expect(listed.locator(".badge")).to_have_text("Rejected")
+    expect(listed).to_contain_text("type: ")
+    expect(listed).to_contain_text(f'"type": {json.dumps(HOSTILE[0])}')  # as it was posted
+    listed.get_by_role("link").click()
     expect(main.locator(".badge").first).to_have_text("Rejected")
     expect(main).to_contain_text(f"Meant for{HOSTILE[0]}")
     expect(main.locator("tbody tr", has_text="Rejected field")).to_contain_text("type")

@@ -1,58 +1,10 @@
-"""Tests in Chromium of what all pages share: headings, titles, addresses, accessibility, and the components."""
+"""Tests in Chromium of what all pages share: captions, addresses, filters, charts and their marks."""
 
 import re
 
-import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.pages.axe import serious_problems
 from tests.pages.browsing import framed, open_page
-from truelog.support.settings import Settings
-
-TITLES = {
-    "flow": "Flow",
-    "streams": "Streams",
-    "views": "Views",
-    "analytics?view=page_views&by=host": "Analytics",
-    "analytics?view=page_views&by=page&where=host%3Dshop.example&hours=720": "Analytics",
-    "analytics?view=page_views&by=host&since=2020-01-01T00:00&until=2020-01-02T00:00": "Analytics",  # no rows
-    "view?name=page_views": "page_views",
-    "reconciliations": "Reconciliations",
-    "reconciliation?id=59": "page_views",
-    "quality": "Quality",
-    "dead-letters": "Dead letters",
-    "backfills": "No backfill is running",
-    "lag?reader=page_audience&hours=6&partitions=1": "Lag",
-    "freshness?hours=6": "Freshness",
-    "alerts": "3 open alerts",
-    "timeline": "Timeline",
-    "operations": "Operations",
-    "explain?view=page_views&where=host+is+NULL": "Explain",
-    "components": "Components",
-}
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_has_a_serious_accessibility_problem(
-    signed_in: dict[str, BrowserContext], planned: Settings, rejected: Settings, theme: str
-) -> None:
-    page = signed_in["admin"].new_page()
-    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    found = {}
-    for name in TITLES:
-        open_page(page, name)
-        expect(page.locator("main")).to_have_attribute("aria-busy", "false")
-        found[name] = serious_problems(page)
-    page.close()
-    assert {name: problems for name, problems in found.items() if problems} == {}
-
-
-def test_every_page_has_one_heading_and_names_its_tab(planned: Settings, rejected: Settings, watched: Page) -> None:
-    for name, title in TITLES.items():
-        open_page(watched, name)
-        expect(watched.locator("h1:visible")).to_have_count(1)
-        expect(watched.locator("h1:visible")).to_contain_text(title)
-        expect(watched).to_have_title(f"{title} · Truelog")
 
 
 def test_tables_of_these_pages_have_captions(watched: Page) -> None:
@@ -153,6 +105,16 @@ def test_a_chart_of_the_past_marks_changes_and_times_without_a_sample(watched: P
     expect(watched).to_have_url(re.compile("until=2001-01-01"))
     watched.reload()
     expect(watched.locator("main")).to_contain_text("No samples of page_audience in this time range")
+    begins = watched.get_by_label("From (UTC)")
+    expect(begins).to_have_value("2000-12-31T18:00")
+    for wrong, why in (("2001-01-02T00:00:00", "before it ends"), ("2000-12-01T00:00:00", "At most 3 days")):
+        begins.fill(wrong)
+        begins.blur()
+        assert why in begins.evaluate("input => input.validationMessage")
+    begins.fill("2000-12-31T23:30:00")
+    begins.blur()
+    expect(watched).to_have_url(re.compile(r"hours=0\.5&until=2001-01-01"))
+    expect(watched.get_by_label("Time range")).to_have_value("0.5")
     watched.get_by_label("Until (UTC)").fill("")
     watched.get_by_label("Until (UTC)").blur()
     expect(watched.locator("figure.chart")).to_have_count(3)

@@ -1,32 +1,80 @@
-"""Tests in Chromium of the jobs of an on-call engineer: each from Airflow's home page, with a limit of clicks.
+"""Tests in Chromium of the jobs of engineers and analysts, each from Airflow's home page, with a limit of clicks.
 
-Each test logs its clicks and its seconds. `--log-cli-level=INFO` shows them.
+Each job is done twice: with the keyboard alone in the light theme, and on a phone in the dark theme. The summary shows
+the clicks and the seconds.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
 from playwright.sync_api import BrowserContext, Frame, Locator, Page, expect
 
+from runtime.airflow_client import Airflow
 from tests.builders.alerts import an_alert
 from tests.builders.applications import a_launch
-from tests.pages.browsing import Clicks, framed
+from tests.builders.quality import an_event_validation
+from tests.pages.browsing import LAPTOP, PHONE, Clicks, framed
+from tests.pages.rejected_click import reject_click
 from truelog.alerts import store as alert_store
 from truelog.apps import launcher
 from truelog.control.application import ARCHIVE
+from truelog.quality import gx_docs, quality_history
+from truelog.quality.gx_docs import DocsHead
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
+
+KEYBOARD = "keyboard"
+MOST_TABS = 150
 
 
 class Job(Clicks):
     """The clicks of one user from Airflow's home page on."""
 
-    def __init__(self, context: BrowserContext) -> None:
+    def __init__(self, page: Page, screen: str) -> None:
         super().__init__()
-        self.page = context.new_page()
+        self.page, self.screen, self.has_keyboard = page, screen, screen == KEYBOARD
         self.page.goto("/")
+
+    def click(self, target: Locator) -> None:
+        """A click, or Tab up to the target and Enter."""
+        if self.has_keyboard:
+            self._reach(target)
+            self.page.keyboard.press("Enter")
+            self.clicks += 1
+        else:
+            super().click(target)
+
+    def choose(self, target: Locator, option: str) -> None:
+        if self.has_keyboard:
+            self._reach(target)
+            target.locator("option", has_text=option).first.wait_for(state="attached")
+            self.page.keyboard.type(option)
+            self.clicks += 1
+        else:
+            super().choose(target, option)
+
+    def write(self, target: Locator, text: str) -> None:
+        if self.has_keyboard:
+            self._reach(target)
+            self.page.keyboard.type(text)
+        else:
+            target.fill(text)
+
+    def _reach(self, target: Locator) -> None:
+        target.wait_for()
+        for _ in range(MOST_TABS):
+            if target.evaluate("node => node === node.ownerDocument.activeElement && node.ownerDocument.hasFocus()"):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"{MOST_TABS} times Tab do not lead to {target}")
+
+    def open_tab(self, name: str) -> None:
+        """Two clicks: the entry in Airflow's navigation, and the tab."""
+        self.click(self.page.get_by_role("link", name="Truelog"))
+        self.click(self.frame.get_by_role("link", name=name, exact=True))
 
     @property
     def card(self) -> Locator:
@@ -37,8 +85,28 @@ class Job(Clicks):
         return framed(self.page)
 
     def done(self, name: str, limit: int) -> None:
-        self.page.close()
-        super().done(name, limit)
+        assert self.frame.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        super().done(f"{name} ({self.screen})", limit)
+
+
+Begin = Callable[[str], Job]
+
+
+@pytest.fixture(params=[KEYBOARD, "phone"])
+def begin(signed_in: dict[str, BrowserContext], request: pytest.FixtureRequest) -> Iterator[Begin]:
+    """Begins a job of a user on this screen."""
+    is_phone, opened = request.param != KEYBOARD, list[Page]()
+
+    def new(user: str) -> Job:
+        page = signed_in[user].new_page()
+        opened.append(page)
+        page.set_viewport_size(PHONE if is_phone else LAPTOP)
+        page.emulate_media(color_scheme="dark" if is_phone else "light")
+        return Job(page, request.param)
+
+    yield new
+    for each in opened:
+        each.close()
 
 
 @pytest.fixture
@@ -70,29 +138,30 @@ def resting(planned: Settings, archive_down: None) -> Iterator[None]:
         yield
         connection.execute("DELETE FROM truelog.launch WHERE launched_at > now() - interval '1 hour'")
         connection.execute("DELETE FROM truelog.alert WHERE cause = 'no lease' AND resolved_at IS NULL")
+        connection.execute("UPDATE truelog.application SET wish = NULL")
     log.unlink()
 
 
-def test_find_and_acknowledge_an_alert(signed_in: dict[str, BrowserContext], pages: Settings, unhandled: None) -> None:
-    job = Job(signed_in["oncall"])
+def test_find_and_acknowledge_an_alert(begin: Begin, pages: Settings, unhandled: None) -> None:
+    job = begin("oncall")
     job.click(job.card.get_by_role("link", name="Open alerts"))
     alert = job.frame.locator("[data-alert='view_different/click_through']")
     job.click(alert.get_by_role("button", name="Acknowledge"))
     expect(alert).to_contain_text("Acknowledged by oncall")
-    job.done("find and acknowledge an alert", 3)
+    job.done("find and acknowledge an alert", 2)
     with connect(pages) as connection:
         [newest] = audit_trail.latest_operations(connection, 1, "acknowledge")
     assert (newest.subject, newest.doer) == ("view_different/click_through", "oncall")
 
 
-def test_silence_an_alert(signed_in: dict[str, BrowserContext], pages: Settings) -> None:
-    job = Job(signed_in["oncall"])
+def test_silence_an_alert(begin: Begin, pages: Settings) -> None:
+    job = begin("oncall")
     job.click(job.card.get_by_role("link", name="Open alerts"))
     job.click(job.frame.locator("[data-alert='view_different/click_through']").get_by_role("button", name="Silence…"))
     dialog = job.frame.get_by_role("dialog")
     expect(dialog.get_by_label("Alerts")).to_have_value("view_different/click_through")
     expect(dialog.get_by_label("Duration")).to_have_value("2")
-    dialog.get_by_label("Reason").fill("a repair is running")
+    job.write(dialog.get_by_label("Reason"), "a repair is running")
     job.click(dialog.get_by_role("button", name="Silence"))
     expect(job.frame.get_by_role("row", name="view_different/click_through")).to_contain_text("a repair is running")
     job.done("silence an alert", 3)
@@ -101,19 +170,19 @@ def test_silence_an_alert(signed_in: dict[str, BrowserContext], pages: Settings)
         alert_store.end_silence(connection, made.id or 0, "oncall")
 
 
-def test_find_why_an_application_is_down(resting: None, signed_in: dict[str, BrowserContext]) -> None:
-    job = Job(signed_in["analyst"])
+def test_find_why_an_application_is_down(resting: None, begin: Begin) -> None:
+    job = begin("analyst")
     job.click(job.card.get_by_role("link", name="archive is down and rests"))
     archive = job.frame.locator(f"[data-application={ARCHIVE}]")
     expect(archive.locator(".badge").first).to_have_text("Resting")
     expect(archive).to_contain_text("StoreDown: S3 refused: disk full")
     expect(archive).to_contain_text("Next try at")
     expect(archive.get_by_role("link", name="DAG stream_archive")).to_be_visible()
-    job.done("find why an application is down", 3)
+    job.done("find why an application is down", 1)
 
 
-def test_effects_are_listed_under_their_cause(resting: None, signed_in: dict[str, BrowserContext]) -> None:
-    job = Job(signed_in["analyst"])
+def test_effects_are_listed_under_their_cause(resting: None, begin: Begin) -> None:
+    job = begin("analyst")
     expect(job.card.get_by_role("status")).to_contain_text("4 open alerts")
     job.click(job.card.get_by_role("link", name="Open alerts"))
     down = job.frame.locator("[data-alert='application_down/archive']")
@@ -125,8 +194,8 @@ def test_effects_are_listed_under_their_cause(resting: None, signed_in: dict[str
     job.done("from an alert to its page", 3)
 
 
-def test_restart_an_application(resting: None, signed_in: dict[str, BrowserContext], pages: Settings) -> None:
-    job = Job(signed_in["oncall"])
+def test_restart_an_application(resting: None, begin: Begin, pages: Settings) -> None:
+    job = begin("oncall")
     job.click(job.card.get_by_role("link", name="archive is down"))
     job.click(job.frame.locator(f"[data-application={ARCHIVE}]").get_by_role("button", name="Restart"))
     job.click(job.frame.get_by_role("button", name=f"Restart {ARCHIVE}"))
@@ -136,12 +205,84 @@ def test_restart_an_application(resting: None, signed_in: dict[str, BrowserConte
         assert audit_trail.latest_operations(connection, 1, "restart")[0].doer == "oncall"
 
 
-def test_the_timeline_shows_what_changed_before_an_incident(signed_in: dict[str, BrowserContext]) -> None:
-    job = Job(signed_in["analyst"])
-    job.page.goto("/truelog/timeline?hours=72")
-    page: Page = job.page
+def test_find_what_changed_before_an_incident(begin: Begin) -> None:
+    job = begin("analyst")
+    job.open_tab("Timeline")
+    job.choose(job.frame.get_by_label("Time range"), "3 days")
     for text in ("Alert", "Release", "Repair", "Backfill", "Silence", "View different"):
-        expect(page.locator("tbody tr td:nth-child(2)", has_text=text).first).to_be_visible()
-    expect(page.locator("tbody").get_by_role("link", name="view_different/click_through").first).to_be_visible()
-    expect(page.get_by_role("link", name="Reconciliation 59")).to_have_attribute("href", "reconciliation?id=59")
-    job.done("read the timeline", 0)
+        expect(job.frame.locator("tbody tr td:nth-child(2)", has_text=text).first).to_be_visible()
+    expect(job.frame.locator("tbody").get_by_role("link", name="view_different/click_through").first).to_be_visible()
+    comparison = job.frame.get_by_role("link", name="Reconciliation 59")
+    expect(comparison).to_have_attribute("href", "reconciliation?id=59")
+    job.done("find what changed", 3)
+
+
+def test_send_a_dead_letter_again(begin: Begin, rejected: Settings) -> None:
+    reject_click(rejected)
+    job = begin("oncall")
+    job.open_tab("Dead letters")
+    job.choose(job.frame.get_by_label("Event type"), "click")
+    job.click(job.frame.get_by_role("button", name=re.compile(r"Send \d dead letters? again")))
+    job.click(job.frame.get_by_role("button", name="Send 1 event"))
+    expect(job.frame.get_by_role("heading", name="Sent 1 event")).to_be_visible()
+    job.done("send a dead letter again", 5)
+
+
+def test_see_the_lag_of_the_last_minutes(begin: Begin) -> None:
+    job = begin("analyst")
+    job.click(job.card.get_by_role("link", name="Lag: unprocessed records"))
+    job.choose(job.frame.get_by_label("Time range"), "15 minutes")
+    expect(job.frame.locator("figure.chart")).to_have_count(3)
+    expect(job.page).to_have_url(re.compile("hours=0.25"))
+    job.done("see the lag of the last 15 minutes", 2)
+
+
+def test_find_a_view_with_its_columns_readers_and_freshness(begin: Begin) -> None:
+    job = begin("analyst")
+    job.open_tab("Views")
+    job.write(job.frame.get_by_label("Search"), "views")
+    job.click(job.frame.get_by_role("link", name="page_views", exact=True))
+    facts = job.frame.locator("dl.facts")
+    expect(facts).to_contain_text("shop 1,204 answers")
+    expect(facts.locator(".badge").first).to_have_text("Fresh")
+    expect(job.frame.get_by_text("host of the URL; NULL if the URL is invalid")).to_be_visible()
+    job.done("find a view, its columns, readers and freshness", 3)
+
+
+def test_verify_a_certificate(begin: Begin, planned: Settings, users: dict[str, Airflow]) -> None:
+    job = begin("oncall")
+    job.open_tab("Views")
+    job.click(job.frame.get_by_role("link", name="Certificates", exact=True))
+    job.click(job.frame.get_by_role("button", name="Verify", disabled=False).first)
+    job.click(job.frame.get_by_role("dialog").get_by_role("button", name="Verify"))
+    expect(job.frame.locator("main tbody")).to_contain_text("Pending")
+    job.done("verify a certificate", 5)
+    assert users["oncall"].runs("verify")[0]["triggering_user_name"] == "oncall"
+
+
+def test_learn_what_an_analyst_may_not_do(begin: Begin) -> None:
+    job = begin("analyst")
+    job.open_tab("Views")
+    job.click(job.frame.get_by_role("link", name="Find a record"))
+    expect(job.frame.locator("main")).to_contain_text("Requires permission to trigger the reconcile DAG.")
+    job.click(job.frame.locator("#rights summary", has_text="Read only"))
+    expect(job.frame.get_by_text("Compare, repair and explain; see and save raw data")).to_be_visible()
+    job.done("learn what an analyst may not do", 4)
+
+
+def test_validate_a_day_and_open_its_report(begin: Begin, planned: Settings, users: dict[str, Airflow]) -> None:
+    job = begin("oncall")
+    job.open_tab("Quality")
+    job.click(job.frame.get_by_role("button", name="Validate now"))
+    job.click(job.frame.get_by_role("dialog").get_by_role("button", name="Validate"))
+    expect(job.frame.locator("#form")).to_contain_text("Started: ")
+    run = users["oncall"].runs("quality")[0]
+    with connect(planned, autocommit=True) as connection:
+        an_event_validation(connection, "click", run["conf"]["day"], run=run["dag_run_id"])
+        number = quality_history.latest_validation(connection, run["dag_run_id"], "click") or 0
+        gx_docs.store_page(planned, number, gx_docs.render_page(DocsHead("click", ["no history"]), {"results": []}))
+    job.click(job.frame.get_by_role("link", name="click", exact=True).last)
+    row = job.frame.get_by_role("row").filter(has=job.frame.get_by_role("link", name=run["dag_run_id"]))
+    job.click(row.get_by_role("link", name="Data Docs"))
+    expect(job.frame.get_by_text("No metric could be checked.")).to_be_visible()
+    job.done("validate a day and open its report", 6)

@@ -5,32 +5,14 @@ import re
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from pages.files import TABS
-from tests.pages.browsing import is_wide_enough, open_page
+from tests.pages.browsing import PHONE, open_page
 from tests.pages.plausible import HOSTILE
-from truelog.support.settings import Settings
-
-PHONE = {"width": 390, "height": 844}
-BEYOND = """width => [...document.querySelectorAll("body *")]
-  .filter((each) => each.getBoundingClientRect().right > width && !each.closest("nav, svg"))
-  .slice(0, 8).map((each) => each.outerHTML.slice(0, 120))"""
-OTHERS = ("view?name=page_views", "reconciliation?id=59", "certificates", "record", "freshness")
 
 
 @pytest.fixture
 def phone(watched: Page) -> Page:
-    watched.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    watched.set_viewport_size(PHONE)
     return watched
-
-
-def test_no_page_scrolls_sideways(planned: Settings, rejected: Settings, phone: Page) -> None:
-    wide = {}
-    for name in (*TABS, *OTHERS):
-        open_page(phone, name)
-        expect(phone.locator("main")).to_have_attribute("aria-busy", "false")
-        if not is_wide_enough(phone):
-            wide[name] = phone.evaluate(BEYOND, PHONE["width"])
-    assert wide == {}
 
 
 def test_tabs_are_one_row_and_the_current_tab_is_in_sight(phone: Page) -> None:

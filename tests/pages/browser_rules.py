@@ -3,8 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.pages.browser_phone import BEYOND, PHONE
-from tests.pages.browsing import is_wide_enough, open_page
+from tests.pages.browsing import open_page
 from tests.pages.found_by_rules import RULE, SEARCH
 from tests.pages.plausible import HOSTILE
 from truelog.support.settings import Settings
@@ -32,11 +31,3 @@ def test_a_search_shows_its_hits_for_any_time_range(ruled: Settings, watched: Pa
     watched.get_by_label("Until (UTC)").fill("2026-01-01T00:00:00")
     watched.get_by_label("Until (UTC)").press("Tab")
     expect(watched.locator("main")).to_contain_text("Nothing was found in this time range")
-
-
-def test_the_pages_fit_a_phone(ruled: Settings, watched: Page) -> None:
-    watched.set_viewport_size(PHONE)  # type: ignore[arg-type]
-    for name in ("rules", f"pattern?name={RULE}", f"search?name={SEARCH}"):
-        open_page(watched, name)
-        expect(watched.locator("main")).to_have_attribute("aria-busy", "false")
-        assert is_wide_enough(watched), (name, watched.evaluate(BEYOND, PHONE["width"]))

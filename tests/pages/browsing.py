@@ -1,6 +1,5 @@
 """What the tests in Chromium share: they open a page, find its frame inside Airflow, and sign users in."""
 
-import logging
 import re
 import shutil
 import time
@@ -10,11 +9,15 @@ from playwright.sync_api import Browser, BrowserContext, Frame, Locator, Page, P
 from runtime.airflow import address
 from runtime.airflow_client import password
 from tests.deadline import deadline
+from tests.speed import record_speed
 from truelog.support.settings import Settings
 
-log = logging.getLogger("truelog.jobs")
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+_BEYOND = """() => [...document.querySelectorAll("body *")]
+  .filter((each) => each.getBoundingClientRect().right > innerWidth && !each.closest("nav, svg, .wide"))
+  .slice(0, 8).map((each) => `too wide: ${each.outerHTML.slice(0, 120)}`)"""
 REFUSED = re.compile("status of (400|409)")  # invalid input, or a conflict with an earlier action
 
 
@@ -74,6 +77,11 @@ def open_page(page: Page, name: str) -> None:
     expect(page.locator("#as-of")).to_contain_text("As of")
 
 
+def beyond_the_width(page: Page) -> list[str]:
+    """If the page scrolls sideways, the first elements that lie beyond its width."""
+    return [] if is_wide_enough(page) else page.evaluate(_BEYOND) or ["too wide"]
+
+
 def is_wide_enough(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
@@ -88,7 +96,9 @@ def framed(page: Page) -> Frame:
 
 
 class Clicks:
-    """Counts the clicks of a job. Typing is not a click. `--log-cli-level=INFO` shows the clicks and the seconds."""
+    """Counts the clicks of a job. Typing is not a click, and a choice from a list is one. The summary of the tests has
+    the clicks and the seconds.
+    """
 
     def __init__(self) -> None:
         self.clicks, self.begun = 0, time.monotonic()
@@ -97,6 +107,10 @@ class Clicks:
         target.click()
         self.clicks += 1
 
+    def choose(self, target: Locator, option: str) -> None:
+        target.select_option(option)
+        self.clicks += 1
+
     def done(self, name: str, limit: int) -> None:
-        log.info("%s: %s clicks, %.1f s", name, self.clicks, time.monotonic() - self.begun)
+        record_speed(f"job: {name}, {self.clicks} clicks", time.monotonic() - self.begun, "s")
         assert self.clicks <= limit

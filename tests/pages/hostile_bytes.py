@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from confluent_kafka import Producer
@@ -56,26 +57,32 @@ def hostile_values(seed: int, number: int) -> tuple[bytes, ...]:
 
 def store_hostile(settings: Settings, values: tuple[bytes, ...]) -> int:
     """Store the values as archived page views, and as dead letters in the log and in the archive. Their number."""
-    event_registry.register(settings, load_events()[DEAD_LETTER])
-    rejected = [each for each in map(_rejected, values) if each]
-    producer = Producer(settings.kafka(KafkaUser.COLLECTOR))
-    for each in rejected:
-        producer.produce(DEAD_LETTER, each, partition=0)
-    assert producer.flush(deadline(30)) == 0
-    log_id = topics.topic_ids(settings, [DEAD_LETTER])[DEAD_LETTER]
+    rejected = reject_all(values)
     archive_values(settings, PAGE_VIEW, "first-life", values)
-    archive_values(settings, DEAD_LETTER, log_id, rejected[: len(rejected) // 2])
+    store_letters(settings, rejected, archived=len(rejected) // 2)
     return len(rejected)
 
 
-def _rejected(raw: bytes) -> bytes | None:
+def store_letters(settings: Settings, letters: Sequence[bytes], *, archived: int) -> None:
+    """Append these records to the topic of dead letters, and archive the first of them."""
+    event_registry.register(settings, load_events()[DEAD_LETTER])
+    producer = Producer(settings.kafka(KafkaUser.COLLECTOR))
+    for each in letters:
+        producer.produce(DEAD_LETTER, each, partition=0)
+    assert producer.flush(deadline(30)) == 0
+    log_id = topics.topic_ids(settings, [DEAD_LETTER])[DEAD_LETTER]
+    archive_values(settings, DEAD_LETTER, log_id, letters[:archived])
+
+
+def reject_all(values: Iterable[bytes]) -> list[bytes]:
+    """The dead letters that the collector makes of the invalid ones of these values."""
+    classifier = EventClassifier(load_events(), 1_000_000)
     receipt = Receipt(datetime.now(UTC), "shop \ud800".encode("utf-8", "backslashreplace").decode())
-    [found] = EventClassifier(load_events(), 1_000_000).classify([parse_event(raw)], receipt)
-    assert isinstance(found, ClassifiedRecord)
-    return found.value if found.topic == DEAD_LETTER else None
+    records = [each for value in values for each in classifier.classify([parse_event(value)], receipt)]
+    return [each.value for each in records if isinstance(each, ClassifiedRecord) and each.topic == DEAD_LETTER]
 
 
-def archive_values(settings: Settings, topic: str, topic_id: str, values: tuple[bytes, ...] | list[bytes]) -> None:
+def archive_values(settings: Settings, topic: str, topic_id: str, values: Sequence[bytes]) -> None:
     """Archive these values as the first records of the topic's partition 0."""
     event_type, end = load_events()[topic], len(values)
     with connect(settings, autocommit=True) as connection, open_catalog(settings) as catalog:

@@ -41,3 +41,6 @@ def test_every_route_answers_hostile_records_and_requests(
         "/streams/{name}/stop",
     }
     assert fetch(users["admin"], "GET", "data/dead-letters?hours=100000").status == 200
+    listed = json.load(fetch(users["admin"], "GET", "data/records?topic=dead_letter"))["records"]
+    assert [each["offset"] for each in listed if not each["rejected"]] == []
+    assert listed[-1]["value"] == hostile_values(112, NOISE)[0].decode()  # as it was posted

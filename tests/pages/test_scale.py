@@ -1,4 +1,5 @@
-"""What each data answer reads on a large platform: 50 views, 200 partitions and 10,000 reconciliations.
+"""What each data answer reads on a large platform: 50 views, 200 partitions, 10,000 reconciliations, 10,000 dead
+letters and 100,000 matches of a rule.
 
 Queries and rows are bounded. The summary of the tests shows the times. Pages read the lag samples of ten minutes.
 """
@@ -18,6 +19,8 @@ from psycopg import sql
 from runtime import airflow
 from tests.builders.scale import a_large_platform
 from tests.pages.cost import counted
+from tests.pages.found_by_rules import RULE, SEARCH, found_by_rules
+from tests.pages.hostile_bytes import reject_all, store_letters
 from tests.pages.plausible import at_version_1
 from tests.servers import SharedServers, copy_database, drop_database
 from tests.speed import record_speed
@@ -33,8 +36,9 @@ from truelog.views.catalogue import VIEWS
 NAME = "pages_large"
 COPIES, HTTP_ROUNDS = 50, 4
 TODAY = datetime.now(UTC).date()
-# Each answer over HTTP, with the largest number of queries and of rows that it may read. Records, explanations, dead
-# letters and exports are left out, because they also read the archive.
+LETTERS, ARCHIVED = 10_000, 9_000
+# Each answer over HTTP, with the largest number of queries and of rows that it may read from PostgreSQL. Dead letters
+# and records also read the archive and the log. Answers of explanations, which a job stores, and exports are left out.
 HTTP: dict[str, tuple[int, int]] = {
     "data/vitals": (28, 500),
     "data/streams": (28, 300),
@@ -61,6 +65,16 @@ HTTP: dict[str, tuple[int, int]] = {
     "data/quality": (7, 120),
     "data/skipped": (7, 120),
     "data/explain?view=v1&where=host%3Dh1": (8, 120),
+    "data/rights": (0, 0),
+    "data/rules": (12, 1_000),
+    "data/rules?match=_7": (12, 400),
+    f"data/pattern?name={RULE}": (12, 300),
+    f"data/search?name={SEARCH}": (12, 300),
+    "data/dead-letters?hours=100000": (12, 300),
+    "data/dead-letters?hours=100000&type=page_view&text=missing&order=reason&skip=5000": (12, 300),
+    "data/records?topic=dead_letter": (12, 300),
+    "data/record?topic=dead_letter&partition=0&offset=5000": (16, 300),
+    "data/record?topic=dead_letter&partition=0&offset=9999": (16, 300),
 }
 
 
@@ -72,10 +86,18 @@ def large(servers: SharedServers, postgresql: Settings, tmp_path_factory: pytest
         at_version_1(Path(shutil.copy(VIEWS / "page_views.py", folder / f"v{number}.py")))
     copy_database(postgresql, servers.settings.database_name, NAME)
     settings = postgresql.model_copy(update={"database_name": NAME, "views_folder": folder})
-    with connect(settings, autocommit=True) as connection:
+    with connect(settings, autocommit=True) as connection, found_by_rules(connection, folder):
         a_large_platform(connection)
-    yield settings
+        yield settings
     drop_database(postgresql, NAME)
+
+
+@pytest.fixture(scope="module")
+def rejected_often(large: Settings, pages: Settings, kafka: Settings) -> None:
+    """Dead letters in the log, most of them archived, too."""
+    settings = pages.model_copy(update={"database_name": NAME})
+    values = [b'{"type": "page_view", "event_id": "e%d", "url": "%b"}' % (n, b"x" * 200) for n in range(LETTERS)]
+    store_letters(settings, reject_all(values), archived=ARCHIVED)
 
 
 def test_the_readers_of_a_record_are_found_with_few_queries(large: Settings) -> None:
@@ -87,7 +109,7 @@ def test_the_readers_of_a_record_are_found_with_few_queries(large: Settings) -> 
     assert cost["rows"] <= 3 * COPIES
 
 
-def test_each_answer_over_http_reads_little(large: Settings, pages: Settings) -> None:
+def test_each_answer_over_http_reads_little(large: Settings, pages: Settings, rejected_often: None) -> None:
     """`pages` sets up Airflow's own database, which some answers read, too."""
     command = [sys.executable, "-m", "tests.pages.asgi_answers", str(HTTP_ROUNDS + 1), *HTTP]
     ours = {"TRUELOG_DATABASE_NAME": NAME, "TRUELOG_VIEWS_FOLDER": str(large.views_folder)}

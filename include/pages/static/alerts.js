@@ -3,7 +3,7 @@ import { keepInAddress } from "./address.js";
 import { act, ask, live } from "./live.js";
 import { ago, badge, count, h, marked, moment, outward, seen, sentence, since, table } from "./kit.js";
 import { toAlert, toDag, toPage } from "./links.js";
-import { checkLag, reasonFor, rightButton } from "./rights.js";
+import { checkService, reasonFor, rightButton, whoRunsCommands } from "./rights.js";
 
 const SPANS = [[0.5, "30 minutes"], [2, "2 hours"], [8, "8 hours"], [24, "24 hours"]];
 const runbooks = new Map(); // by kind; runbooks do not change while a page is open
@@ -53,11 +53,14 @@ function drawn({ open, resolved, silences, neglected, logs, may_handle: may, as_
         "p",
         { class: "means", role: "alert" },
         marked(
-          `Not checked recently: ${sources}. These sources may have problems that no alert shows. ${checkLag()}`,
+          `Not checked recently: ${sources}. These sources may have problems that no alert shows. ${
+            checkService("lag")
+          }`,
         ),
       )
       : null,
     h("h1", {}, heading(open)),
+    open.length ? whoRunsCommands() : null,
     match && shown.length < incidents(open).length
       ? h("p", { class: "quiet" }, `The filter shows ${shown.length} of them.`)
       : null,
@@ -201,12 +204,16 @@ function runbook(kind, key) {
         if (!details.open || runbooks.has(kind)) return;
         const text = await ask("data/runbook", { kind }).then((found) => found.text, (error) => error);
         if (typeof text === "string") runbooks.set(kind, text);
-        details.lastElementChild.replaceChildren(...(typeof text === "string" ? marked(text) : [text.message]));
+        details.lastElementChild.replaceChildren(...(typeof text === "string" ? written(text) : [text.message]));
       },
     },
     h("summary", {}, "Runbook"),
-    h("div", { class: "runbook" }, marked(runbooks.get(kind) ?? "")),
+    h("div", { class: "runbook" }, runbooks.has(kind) ? written(runbooks.get(kind)) : null),
   );
+}
+
+function written(text) {
+  return [whoRunsCommands(), ...marked(text)].filter(Boolean);
 }
 
 // Asks for the reason and the duration of a silence. The key of an alert is filled in.

@@ -14,7 +14,7 @@ const CURES = {
 export function show(given, { shown }) {
   const view = given.get("view") ?? "";
   const again = live(shown, () => ask("data/certificates", { view }), 5, (found) => [
-    h("h1", {}, view ? ["Certificates of ", link("view", { name: view }, view)] : "Certificates"),
+    h("h1", {}, "Certificates", view ? h("span", {}, " of ", link("view", { name: view }, view)) : null),
     h(
       "p",
       { class: "quiet" },

@@ -6,6 +6,7 @@ import { ask, live } from "./live.js";
 import { badge, count, duration, h, isBad, link, marked, number, s, seen, sentence, word } from "./kit.js";
 import { toApplication } from "./links.js";
 import { choose } from "./list.js";
+import { checkService } from "./rights.js";
 
 const ALL = "All applications";
 const TROUBLE = "Only what needs attention";
@@ -101,7 +102,11 @@ function graph({ topics, archive, views, outputs, consumers }, all, { isOpen, to
     { class: "flow", pointerover: point, focusin: point, pointerleave: (event) => light(event.currentTarget, null) },
     s("svg", { class: "edges", "data-own": "", "aria-hidden": "true" }),
     column("Topics", [
-      service(all.collector, link("dead-letters", {}, "collector"), link("dead-letters", {}, "Rejected events")),
+      service(
+        all.collector,
+        link("dead-letters", {}, "collector"),
+        [link("dead-letters", {}, "Rejected events"), ". ", marked(checkService("collector"))],
+      ),
       topics.length ? topics.map((each) => topic(each, all.types)) : nothing("No topic matches."),
     ]),
     column("Archive", [reader(archive, toApplication("archive"))]),

@@ -6,7 +6,7 @@ import { ask, live } from "./live.js";
 import { duration, h, link, marked, table } from "./kit.js";
 import { toReader } from "./links.js";
 import { asked, timeRange } from "./time-range.js";
-import { checkLag } from "./rights.js";
+import { checkService } from "./rights.js";
 
 export function show(given, { shown, form }) {
   const state = { reader: given.getAll("reader"), hours: given.get("hours") ?? "1", until: given.get("until") ?? "" };
@@ -60,7 +60,7 @@ function drawn({ at, step, series, changes }) {
     return h(
       "p",
       { class: "quiet" },
-      marked(`No samples in this time range. ${checkLag()}`),
+      marked(`No samples in this time range. ${checkService("lag")}`),
     );
   }
   const worst = at.map((_, i) =>

@@ -5,7 +5,7 @@ import { ask, live } from "./live.js";
 import { badge, duration, h, link, marked, number, seen, table } from "./kit.js";
 import { toReader } from "./links.js";
 import { asked, timeRange } from "./time-range.js";
-import { checkLag } from "./rights.js";
+import { checkService } from "./rights.js";
 
 export const SPANS = [
   [5 / 60, "5 minutes"],
@@ -61,7 +61,7 @@ function drawn({ reader, course, rows, changes }) {
         "p",
         { class: "quiet" },
         marked(
-          `No samples of ${reader} in this time range. ${checkLag()}`,
+          `No samples of ${reader} in this time range. ${checkService("lag")}`,
         ),
       ),
     ]),

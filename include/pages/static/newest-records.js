@@ -71,16 +71,18 @@ function drawn({ topic, records, more, trouble }, older) {
 }
 
 function row(topic, each) {
-  const [kind, label] = each.erased
+  const [kind, label, why] = each.erased
     ? ["UNKNOWN", "Erased"]
+    : each.rejected
+    ? ["FAILED", "Rejected", each.rejected]
     : each.invalid
-    ? ["FAILED", "Invalid"]
+    ? ["FAILED", "Invalid", each.invalid]
     : ["PASSED", "Valid"];
   return [
     recordLink(topic, each.partition, each.offset, `${each.partition}:${number(each.offset)}`),
     moment(each.broker_time),
     value(each.key),
-    h("span", {}, badge(kind, label), each.invalid ? h("small", {}, ` ${seen(each.invalid)}`) : null),
+    h("span", {}, badge(kind, label), why ? h("small", {}, ` ${seen(why)}`) : null),
     bytes(each.bytes),
     value(each.is_cut ? `${each.value}…` : each.value),
   ];

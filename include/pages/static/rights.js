@@ -33,11 +33,25 @@ export function reasonFor(right, may, action = "") {
   return may ? null : h("small", { class: "refused" }, action ? `${action}: ` : "", why(right));
 }
 
-// What to check if the lag service sends no samples. Users who may stop applications also have a shell.
-export function checkLag() {
-  return granted("stop")
-    ? "Check with `truelog status` that the `lag` service is READY."
-    : "An administrator can check whether the `lag` service is running.";
+// Users who may stop applications also have a shell on the platform's host, in which Truelog's commands run.
+export function hasShell() {
+  return granted("stop");
+}
+
+// What to check if a service does not run.
+export function checkService(name) {
+  return hasShell()
+    ? `Check with \`truelog status\` that the \`${name}\` service is READY. Its log is logs/${name}.log in the home.`
+    : `An administrator can check whether the \`${name}\` service is running.`;
+}
+
+// Who can run the commands that a text names, for users who cannot.
+export function whoRunsCommands() {
+  return hasShell() ? null : h(
+    "p",
+    { class: "refused" },
+    "Commands in a text need a shell on the host of the platform. An administrator can run them.",
+  );
 }
 
 // What the user may not do, in the header of every page. Users with all rights see nothing.
@@ -62,6 +76,7 @@ export function showRights(place) {
           )
         ),
       ),
+      whoRunsCommands(),
     ),
   );
   place.hidden = false;

@@ -2,7 +2,7 @@
 import { keepInAddress } from "./address.js";
 import { ask, live } from "./live.js";
 import { ago, count, h, link, marked, moment, number, seen, table } from "./kit.js";
-import { granted } from "./rights.js";
+import { hasShell } from "./rights.js";
 
 const PAUSE = 300; // milliseconds after the last key, because each answer searches all names
 
@@ -102,9 +102,9 @@ export function notificationTable(notifications) {
   );
 }
 
-// Only users who may change something get the command.
+// No button adds a rule, so only users with a shell get the command.
 function none(text, command) {
-  return granted("compare") ? [text, " On the command line: ", h("code", {}, command)] : text;
+  return hasShell() ? [text, " On the command line: ", h("code", {}, command)] : text;
 }
 
 export function inForce({ begins, ended }, now) {

@@ -11,7 +11,7 @@ export function facts(found) {
     ["Freshness", entry.batch_only ? "Built once a day" : fresh(entry.view, found)],
     ["Correctness", entry.proof ? proof(entry.proof, now) : "Never compared"],
     ["Rows", rows],
-    entry.batch_only ? null : ["Events/s", rate === null ? "Unknown" : number(rate, rate < 10 ? 1 : 0)],
+    entry.batch_only || !entry.table ? null : ["Events/s", rate === null ? "Unknown" : number(rate, rate < 10 ? 1 : 0)],
     found.work ? ["Work", work(found.work)] : null,
     ["Asked by, in 7 days", readers.length ? readers.map(reader) : "No application"],
     entry.owner ? ["Owner", seen(entry.owner)] : null,

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from truelog.archive.table import archived_positions, open_catalog
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import kafka_reader, topics
 from truelog.log.positions import Range
+from truelog.schema.event import EventType
 from truelog.schema.loading.events import EVENTS, load_event
 from truelog.sources.collector.parser import parse_event
 from truelog.support import timestamps
@@ -82,7 +84,6 @@ class LetterStore:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._type = load_event(EVENTS / f"{DEAD_LETTER}.py")
         broker = topics.client(settings)
         self._archived = archived_positions(settings, [DEAD_LETTER])
         begins, ends = topics.begins(broker, [DEAD_LETTER]), topics.committed_ends(broker, [DEAD_LETTER])
@@ -93,7 +94,7 @@ class LetterStore:
     def count_records(self, since: datetime | None) -> int:
         """How many records `read` looks at."""
         with open_catalog(self._settings) as catalog:
-            archived: int = open_dataset(catalog, self._type).count_rows(filter=_received(since))
+            archived: int = open_dataset(catalog, _letter_type()).count_rows(filter=_received(since))
         return archived + sum(each.end - each.start for each in self._tail)
 
     def read(self, chosen: LetterFilter, progress: Progress = lambda _: None) -> Iterator[DeadLetter]:
@@ -123,30 +124,38 @@ class LetterStore:
         if DEAD_LETTER not in self._archived.ids:
             return
         with open_catalog(self._settings) as catalog:
-            archived = open_dataset(catalog, self._type)
+            archived = open_dataset(catalog, _letter_type())
             for batch in archived.to_batches(columns=_COLUMNS, filter=condition & ~ds.field("erased")):
                 for partition, offset, broker_time, value in zip(*map(pa.Array.to_pylist, batch.columns), strict=True):
                     if offset < self._archived.at(DEAD_LETTER, partition):  # later records are read from the log
                         at = Coordinates(self._archived.ids[DEAD_LETTER], partition, offset)
-                        yield from self._letter(at, broker_time, value)
+                        if letter := parse_letter(at, broker_time, value):
+                            yield letter
 
     def _from_log(self, part: Range) -> Iterator[DeadLetter]:
         for message in kafka_reader.messages(self._settings, DEAD_LETTER, part.partition, part.start, part.end):
             at = Coordinates(self._log_id, part.partition, message.offset() or 0)
-            yield from self._letter(at, datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC), message.value())
+            if letter := parse_letter(at, datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC), message.value()):
+                yield letter
 
-    def _letter(self, at: Coordinates, broker_time: datetime, value: bytes | None) -> Iterator[DeadLetter]:
-        """The dead letter in a record, or nothing if the record is not a dead letter."""
-        try:
-            found = self._type.model.model_validate_json(value or b"").model_dump()
-            raw = base64.b64decode(found["raw"], validate=True)
-        except (ValidationError, binascii.Error):
-            return
-        value_posted = parse_event(raw).value
-        named = value_posted.get("type") if isinstance(value_posted, dict) else None
-        event_type = named if isinstance(named, str) else found["event_type"]
-        received_at = found["received_at"] or broker_time
-        yield DeadLetter(at, received_at, event_type, found["field"], found["reason"], found["sender"], raw)
+
+def parse_letter(at: Coordinates, broker_time: datetime, value: bytes | None) -> DeadLetter | None:
+    """The dead letter in a record, or None if the record is not a dead letter."""
+    try:
+        found = _letter_type().model.model_validate_json(value or b"").model_dump()
+        raw = base64.b64decode(found["raw"], validate=True)
+    except (ValidationError, binascii.Error):
+        return None
+    value_posted = parse_event(raw).value
+    named = value_posted.get("type") if isinstance(value_posted, dict) else None
+    event_type = named if isinstance(named, str) else found["event_type"]
+    received_at = found["received_at"] or broker_time
+    return DeadLetter(at, received_at, event_type, found["field"], found["reason"], found["sender"], raw)
+
+
+@cache
+def _letter_type() -> EventType:
+    return load_event(EVENTS / f"{DEAD_LETTER}.py")
 
 
 def cursor(letter: DeadLetter) -> str:
