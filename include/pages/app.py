@@ -3,6 +3,7 @@
 import gc
 from types import ModuleType
 
+import psycopg
 from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -32,6 +33,7 @@ from pages.access import administrator
 from pages.answer import refusal
 from pages.failures import Failures
 from pages.headers import OURS, Headers
+from truelog.erasure import hold
 from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotReady, NotSetUp, TruelogError
 
 _MODULES: tuple[ModuleType, ...] = (files, data, rights, rows, records, reconciliations, certificates, docs, export)
@@ -46,6 +48,7 @@ def make() -> FastAPI:
         app.include_router(module.router)
     app.add_api_route("/components", files.page, dependencies=[Depends(administrator)])  # the examples for contributors
     app.add_exception_handler(TruelogError, _refuse)
+    app.add_exception_handler(psycopg.DatabaseError, _hold_back)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _decline)
     app.add_middleware(Failures)
@@ -72,6 +75,13 @@ async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  the type that this function is registered for
     reasons = [{"loc": each["loc"], "msg": each["msg"], "type": each["type"]} for each in error.errors()]
     return refusal(reasons, 422)
+
+
+async def _hold_back(_: Request, error: Exception) -> Response:
+    """A query of a view that is held back after a restore. Other errors of PostgreSQL have no answer of their own."""
+    if isinstance(error, psycopg.Error) and (reason := hold.refusal(error)):
+        return refusal(reason, 503)
+    raise error
 
 
 async def _refuse(_: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from pages.access import Dag, DataReader, SignedIn, may_compare
 from pages.answer import Answer, parts, row_texts
 from pages.data import OF_VIEWS, require
+from truelog.erasure import hold
 from truelog.history import explain_question
 from truelog.history.explain_cost import explain_cost
 from truelog.history.explain_question import REFUSALS, Question
@@ -71,6 +72,7 @@ def explanation(id: int, user: DataReader) -> Answer:  # noqa: A002  the name in
         if found is None:
             raise HTTPException(404, f"No explanation {id}")
         question, answer = found
+        hold.require_not_held(connection, question.view)
         audit_trail.record_operation(connection, OperationKind.EXPLAIN, question.view, user, ", ".join(question.where))
     return Answer(id=id, **_with_texts(answer))
 

@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from pages.access import DataReader
 from pages.data import OF_VIEWS
 from pages.reconciliations import Filter
+from truelog.erasure import hold
 from truelog.exports.rows import csv_lines, json_array
 from truelog.reconcile import reconcile_history
 from truelog.storage import audit_trail, db_snapshot, exact_json
@@ -64,6 +65,7 @@ def _differing(number: int) -> Iterator[Any]:
     with db_snapshot.read_snapshot(Settings()) as connection:
         detail = reconcile_history.reconciliation_detail(connection, number)
         if detail is not None:
+            hold.require_not_held(connection, detail.reconciliation.view)
             yield detail.columns
             yield from reconcile_history.differing_rows(connection, detail)
 

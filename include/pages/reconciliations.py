@@ -9,6 +9,7 @@ from pages import triggered_runs
 from pages.access import SignedIn, may_compare
 from pages.answer import Answer, parts, row_texts
 from pages.data import OF_VIEWS
+from truelog.erasure import hold
 from truelog.quality.rule_outcomes import rule_outcomes
 from truelog.reconcile import reconcile_history
 from truelog.reconcile.reconcile_history import HistoryQuery
@@ -77,6 +78,7 @@ def reconciliation(id: int, user: SignedIn) -> Answer:  # noqa: A002  the name i
         found = reconcile_history.reconciliation_detail(connection, id)
         if found is None:
             raise HTTPException(404, f"No reconciliation {id}")
+        hold.require_not_held(connection, found.reconciliation.view)
         validation = found.reconciliation.validation
         rules = rule_outcomes(connection, validation) if validation else []
     may = may_compare(user)

@@ -38,6 +38,7 @@ CHECKED = {
     "exclusion": "tests/library/kernel/test_exclusions.py::test_a_record_left_out_without_reason_is_named_and_counted",
     "failed_group": "decides no row: a rebuild finds the groups itself, and the alert reads the table",
     "former": OF_PROCESSES,
+    "held": "decides no row: whether readers get the rows or the reason",
     "lease": OF_PROCESSES,
     "log_cut": "decides no row: from where a stream reads the log, or else the archive",
     "log_day": "decides no row: a partial states the records that it covers",

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from runtime.airflow_client import Airflow
+from tests.builders.erasures import lacks
 from tests.library.archive_files import TOPIC
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
@@ -100,7 +101,12 @@ def test_a_look_at_an_explanation_needs_a_right_and_is_recorded(
     assert [each["rows"] for each in found["events"]] == [[], [ROW | {"views": "2"}]]
     with connect(pages) as connection:
         [newest] = audit_trail.latest_operations(connection, 1)
-    assert (newest.kind, newest.subject, newest.doer) == ("explain", "page_views", "oncall")
+        assert (newest.kind, newest.subject, newest.doer) == ("explain", "page_views", "oncall")
+        lacks(connection, 1)
+        connection.commit()
+        held = fetch(users["oncall"], "GET", path)
+        lacks(connection, 0)
+    assert (held.status, "`truelog archive adopt`" in json.load(held)["detail"]) == (409, True)
     assert newest.about == ", ".join(WHERE)
     assert fetch(users["oncall"], "GET", "data/explanation?id=0").status == 404
 

@@ -4,6 +4,7 @@ import json
 from http.client import HTTPResponse
 
 from runtime.airflow_client import Airflow
+from tests.builders.erasures import lacks, restored_from_a_dump
 from tests.library.versions.two_versions import TwoVersions
 from tests.pages.fetch import fetch
 from truelog.storage import audit_trail
@@ -60,3 +61,19 @@ def test_users_who_may_compare_see_which_rows_differ(versions: TwoVersions, user
     assert (found["rows"], found["missing"], found["extra"], found["different"]) == ([1, 1], 0, 0, 1)
     assert found["sample"] == [{"one": {"url": "a", "views": "1"}, "other": {"url": "a", "views": "2"}}]
     assert fetch(users["oncall"], "GET", path.replace("other=2", "other=7")).status == 400
+
+
+def test_no_page_shows_rows_while_a_restored_database_lacks_erasures(
+    versions: TwoVersions, users: dict[str, Airflow]
+) -> None:
+    versions.make_ready()
+    difference = f"data/version-difference?view={versions.name}&one=1&other=2"
+    rows = [f"{each}name={versions.name}" for each in ("data/rows?", "export/rows.csv?", "export/rows.parquet?")]
+    lacks(versions.connection, 0)
+    assert [fetch(users["oncall"], "GET", path).status for path in (difference, *rows)] == [200] * 4
+    restored_from_a_dump(versions.connection)
+    for path in (difference, *rows):
+        held = fetch(users["oncall"], "GET", path)
+        assert (held.status, "`truelog archive adopt`" in json.load(held)["detail"]) == (503, True), path
+    assert fetch(users["oncall"], "GET", f"data/view?name={versions.name}").status == 200, "the page says the reason"
+    lacks(versions.connection, 0)

@@ -3,10 +3,8 @@
 import json
 import logging
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from tests.command import answer, shared_spark, truelog, truelog_process
 from tests.deadline import deadline
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
+from tests.scenes.moved_readers import by_sql, polling
 from truelog.archive.table import archived_positions
 from truelog.history import explain_question
 from truelog.history.explain import explain
@@ -226,34 +225,11 @@ def require_killed(folder: Path, point: str, *words: str) -> None:
 
 def require_unnoticed_moves(world: World, settings: Settings) -> None:
     """Readers move back and forth under traffic. A polling reader sees each row once, and never an older row."""
-    seen, polls = dict[str, int](), 0
-    done = threading.Event()
-
-    def poll() -> None:
-        nonlocal polls
-        with connect(settings, autocommit=True) as connection:
-            while not done.is_set():
-                rows = connection.execute(f"SELECT url, views FROM views.{NAME}").fetchall()
-                found = {url: int(views) for url, views in rows}
-                assert len(found) == len(rows), "a row is there twice"
-                lost = {url: count for url, count in seen.items() if found.get(url, 0) < count}
-                assert not lost, f"rows are missing or older: {lost}"
-                seen.update(found)
-                polls += 1
-
-    def send_on() -> None:
-        while not done.is_set():
-            world.traffic.send(50)
-
-    with ThreadPoolExecutor(2) as pool:
-        working = [pool.submit(poll), pool.submit(send_on)]
+    with world.traffic.arriving(50, 0.1), polling(settings, NAME, by_sql) as polls:
         for _ in range(MOVES):
             cut_over(settings, NAME, doer="test")
             back(settings, NAME, doer="test")
-        done.set()
-        for each in working:
-            each.result()
-    assert polls > MOVES, "the reader has looked less often than readers have moved"
+    assert min(polls) > MOVES, "the reader has looked less often than readers have moved"
 
 
 def require_archived(world: World, archive: Application) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from truelog.capture.source_table import COLUMNS, REAL, column_problems, column_types, schema_and_table
+from truelog.erasure import hold
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.schema.change import Change, decode_changes
@@ -84,6 +85,10 @@ def compare(settings: Settings, view: str, event_type: EventType) -> SourceCompa
             found.append(_round(settings, view, event_type))
     except (ServiceDown, CaptureRefused, psycopg.OperationalError) as error:
         return SourceComparison(view, UNKNOWN, 0, reason=str(error))
+    except psycopg.DatabaseError as error:
+        if reason := hold.refusal(error):
+            return SourceComparison(view, UNKNOWN, 0, reason=reason)
+        raise
     last, unequal = found[-1], _unequal(found)
     if not unequal:
         return SourceComparison(view, EQUAL, last.rows, lsn=last.lsn)

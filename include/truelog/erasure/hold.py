@@ -4,7 +4,12 @@ A restored database does not know that it was restored. Its ledger is therefore 
 the result belongs to the database and the start of its server for which it was found. `truelog.held` derives the views.
 """
 
+import psycopg
+
 from truelog.storage.database import Connection, read_value
+from truelog.support.errors import NotReady
+
+_REFUSED = "TL001"  # by `truelog.refuse`
 
 # A restored dump is another database, and a restored copy of files is another start of the server.
 _IS_READ = """
@@ -33,6 +38,22 @@ def held_views(connection: Connection) -> frozenset[str]:
         "SELECT view FROM truelog.held JOIN truelog.deployed USING (view, version) WHERE outputs_too"
     ).fetchall()
     return frozenset(str(view) for (view,) in rows)
+
+
+def refusal(error: psycopg.Error) -> str:
+    """The reason if a query was refused because its view is held back, or else an empty text."""
+    return (error.diag.message_primary or "") if error.sqlstate == _REFUSED else ""
+
+
+def require_not_held(connection: Connection, view: str) -> None:
+    """Require that no version of the view is held back, before stored texts about its rows are shown.
+
+    Raises:
+        NotReady: one is, for the reason in the message.
+    """
+    held = connection.execute("SELECT reason FROM truelog.held WHERE view = %s LIMIT 1", (view,)).fetchone()
+    if held is not None:
+        raise NotReady(f"{view} is held back: {held[0]}")
 
 
 def is_read(connection: Connection) -> bool:

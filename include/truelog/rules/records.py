@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from psycopg import sql
 
+from truelog.erasure import hold
 from truelog.patterns.versions import Change
 from truelog.storage.database import Connection, names
 from truelog.support.errors import NotMade
@@ -50,7 +51,9 @@ def table_of(connection: Connection, name: str, side: str = "") -> sql.Identifie
 
     Raises:
         NotMade: no application has created the view's table yet.
+        NotReady: the view is held back after a restore.
     """
+    hold.require_not_held(connection, name)
     found = connection.execute("SELECT version FROM truelog.deployed WHERE view = %s", (name,)).fetchone()
     if found is None:
         raise NotMade(f"no application has created a table of {name} yet: see `truelog status`")

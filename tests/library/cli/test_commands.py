@@ -40,6 +40,8 @@ CREATE VIEW views.made_view AS SELECT * FROM (VALUES
     (timestamptz '2015-05-17 10:05+00', 'é "', 12345678901234567890123::numeric), (NULL, NULL, 2), (NULL, 'z', 3)
 ) AS v (at, a, n);
 CREATE VIEW views.made_view_doubled AS SELECT a, 2 * n AS n FROM views.made_view;
+CREATE VIEW views.made_view_v1 AS SELECT 'former' AS a, 9 AS n;
+CREATE VIEW views.made_view_v1_doubled AS SELECT a, 2 * n AS n FROM views.made_view_v1;
 COMMENT ON COLUMN views.made_view.a IS 'what a means';
 """
 
@@ -162,6 +164,17 @@ def test_query_prints_rows_as_lines_of_json(views: str) -> None:
 def test_query_of_another_relation(views: str) -> None:
     ended = truelog("query", "made_view", "--relation", "doubled", TRUELOG_VIEWS_FOLDER=views)
     assert [json.loads(line)["n"] for line in ended.stdout.splitlines()][1:] == [4, 6]
+
+
+def test_query_of_a_version(views: str) -> None:
+    """Nothing is said about the version that readers see."""
+    asked = ("query", "made_view", "--version", "1")
+    ended = truelog(*asked, TRUELOG_VIEWS_FOLDER=views)
+    assert (ended.stdout, ended.stderr) == ('{"a":"former","n":9}\n', "")
+    assert answer(*asked, "--relation", "doubled", TRUELOG_VIEWS_FOLDER=views) == {"a": "former", "n": 18}
+    unknown = truelog("query", "made_view", "--version", "7", TRUELOG_VIEWS_FOLDER=views)
+    assert (unknown.returncode, unknown.stdout) == (3, "")
+    assert "made_view_v7 does not exist yet" in unknown.stderr
 
 
 def test_query_of_an_unknown_or_unmade_view(views: str) -> None:

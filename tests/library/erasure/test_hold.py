@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from tests.builders.erasures import an_erasure, forget_erasures, lacks, restored_from_a_dump
 from tests.builders.views import a_view, forget
+from tests.library.versions.two_versions import deploy_two
 from truelog.erasure import hold, ledger
 from truelog.erasure.erasure import Erasure
 from truelog.erasure.ledger import Step
@@ -72,3 +74,30 @@ def test_an_adopted_erasure_holds_back_the_views_of_its_topics(views: Connection
         assert ("run `truelog erasures adopt`" in reasons(views)["likes"]) == (step <= Step.COPIES)
         ledger.finish(views, ERASURE, step)
     assert hold.held_versions(views) == frozenset()
+
+
+def test_sql_readers_get_the_reason_and_no_rows(postgresql: Settings, views: Connection) -> None:
+    """Under each name, also where no row fits, and only while the view is held back."""
+    versions = deploy_two(postgresql, views)
+    versions.make_ready()
+    name = versions.name
+    signed = postgresql.database() | {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
+    with psycopg.connect(**signed, autocommit=True) as analyst:
+
+        def refusals() -> list[str]:
+            found = []
+            for each in (name, f"{name}_busy", f"{name}_v1", f"{name}_v2"):
+                for query in ("SELECT * FROM views.{}", "SELECT count(*) FROM views.{} WHERE url = 'none'"):
+                    try:
+                        analyst.execute(query.format(each).encode()).fetchall()
+                    except psycopg.Error as refused:
+                        found.append(hold.refusal(refused))
+            return found
+
+        assert refusals() == []
+        restored_from_a_dump(views)
+        assert [("run `truelog archive adopt`" in each) for each in refusals()] == [True] * 8
+        lacks(views, 0)
+        ledger.restore(views, ERASURE, Step.PUBLISHED, adopted=True)
+        assert refusals() == [], "an erasure of another topic"
+    versions.forget()

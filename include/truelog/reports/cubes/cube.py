@@ -9,6 +9,7 @@ from psycopg import sql
 from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
 
 from truelog.control import view_versions
+from truelog.erasure import hold
 from truelog.exports.query import Condition, Operator
 from truelog.reports.declared_view import declared_view, stored_view
 from truelog.storage import db_snapshot
@@ -108,7 +109,12 @@ def _united(view: View) -> dict[str, str]:
 
 
 def _table(connection: Connection, name: str) -> tuple[int, tuple[str, str]]:
-    """The version that readers see, and the table of the layer that serves them: its schema and its name."""
+    """The version that readers see, and the table of the layer that serves them: its schema and its name.
+
+    Raises:
+        NotReady: the view is held back after a restore.
+    """
+    hold.require_not_held(connection, name)
     [(version, by_batch)] = connection.execute(
         "SELECT version, EXISTS (SELECT FROM truelog.batch_layer b WHERE (b.view, b.version) = (d.view, d.version)) "
         "FROM truelog.deployed d WHERE view = %s",

@@ -21,6 +21,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 
 from truelog import __version__
+from truelog.erasure import hold
 from truelog.services import web
 from truelog.services.api import documents, problem
 from truelog.services.api.access import authorize
@@ -41,6 +42,7 @@ from truelog.services.api.declaration import (
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.questions import Questions, TokenRequest
 from truelog.services.api.rows.answer import HEADER
+from truelog.services.api.rows.reads import HELD_SECONDS
 from truelog.services.api.scoped_token import TokenSigner
 from truelog.services.api.shares import Shares
 from truelog.services.declaration import HEALTH, Route
@@ -234,6 +236,8 @@ def _unknown(request: Request, error: Exception) -> Response:
 def _of_database(error: Exception) -> RequestRefused:
     if isinstance(error, TooManyRequests | PoolTimeout):
         return Problem(503, "too many requests wait for PostgreSQL; retry later", retry_after=1)
+    if isinstance(error, psycopg.Error) and (held := hold.refusal(error)):
+        return RequestRefused(503, held, retry_after=HELD_SECONDS)
     if isinstance(error, psycopg.errors.QueryCanceled):
         reason = "the statement needs too long; name a key, ask for fewer rows, or order by the key"
         return Problem(503, reason, Kind.SLOW)

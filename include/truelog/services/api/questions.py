@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ from truelog.services.api.rows.answer import Source
 from truelog.services.api.rows.catalogue import KnownView
 from truelog.services.api.rows.cursor import Cursor, digest
 from truelog.services.api.rows.parameters import RowParameters, Rows, question
-from truelog.services.api.rows.reads import Found, Reads, Statement, replaced, require_not_held
+from truelog.services.api.rows.reads import Found, Reads, Replaced, Statement, require_not_held
 from truelog.services.api.rows.statement import RowQuestion, place
 from truelog.services.api.scoped_token import Scope, TokenSigner
 from truelog.services.api.searches import Words
@@ -111,11 +111,11 @@ class Questions:
 
     async def rows(self, request: Request, view: _Name, asked: Rows) -> Response:
         """Rows of a view by key, conditions, order and cursor."""
-        return await self._rows(request, view, "", asked)
+        return await _again_if_replaced(lambda: self._rows(request, view, "", asked))
 
     async def relation(self, request: Request, view: _Name, relation: _Relation, asked: Rows) -> Response:
         """Rows of a further relation of a view. A relation that a view presents has no key, and so no cursor."""
-        return await self._rows(request, view, relation, asked)
+        return await _again_if_replaced(lambda: self._rows(request, view, relation, asked))
 
     async def changes(self, request: Request, view: _Name, asked: Changes) -> Response:
         """The rows of a view, and then each change of them, as server-sent events."""
@@ -135,6 +135,9 @@ class Questions:
 
     async def search(self, view: _Name, asked: Words) -> Response:
         """The rows of a view whose words match, the best first."""
+        return await _again_if_replaced(lambda: self._search(view, asked))
+
+    async def _search(self, view: str, asked: Words) -> Response:
         known = await self._reads.catalogue.view(view)
         found = await self._reads.read(view, searches.statement(known, asked))
         head = answer.head(found.source, await self._reads.freshness(found.source))
@@ -233,7 +236,7 @@ class Questions:
     def _require_version(self, source: Source, known: int) -> None:
         if source.version != known:
             self._reads.catalogue.forget(source.view)
-            raise replaced(source.view)
+            raise Replaced(source.view)
 
     async def _page(self, request: Request, found: Found, whole: RowQuestion) -> Response:
         rows, is_more = found.rows[: whole.limit], len(found.rows) > whole.limit
@@ -247,6 +250,13 @@ class Questions:
 
 # A shared cache must not keep an answer, and a browser asks again whether its copy is current.
 _CACHING = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
+
+
+async def _again_if_replaced(ask: Callable[[], Awaitable[Response]]) -> Response:
+    """The answer. If readers move to another version meanwhile, it is made again of the rows that they see now."""
+    with suppress(Replaced):
+        return await ask()
+    return await ask()
 
 
 def _page_of(request: Request, head: dict[str, Any], rows: Sequence[str], more: dict[str, Any]) -> Response:

@@ -117,6 +117,15 @@ WHERE r.unread OR EXISTS (  -- whose step COPIES is not finished
 COMMENT ON VIEW truelog.held IS 'The versions of views that the API holds back after a restore, because erasures since the backup are missing. Relay and notifier hold back only those with `outputs_too`';
 GRANT SELECT ON truelog.held TO PUBLIC;  -- as for truelog.answer
 
+-- Whatever readers see of a view calls this with the reason while the view is held back. The state is known to
+-- `truelog.erasure.hold`.
+CREATE OR REPLACE FUNCTION truelog.refuse(reason text) RETURNS boolean LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'TL001', MESSAGE = 'the rows are held back: ' || reason;
+END
+$$;
+COMMENT ON FUNCTION truelog.refuse IS 'Fails with the reason for which rows are held back, so that no query shows a part of them';
+
 CREATE OR REPLACE VIEW truelog.answer AS
 SELECT d.view, d.version, served.layer, at.as_of, extract(epoch FROM now() - at.as_of)::float8 AS age,
     why.matter || CASE WHEN why.matter <> '' AND (b.view IS NULL OR d.batch_only) AND f.reason IS NOT NULL

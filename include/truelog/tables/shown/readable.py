@@ -219,8 +219,8 @@ def _presented(
 def _definition(table: Table, relation: sql.Identifier) -> Iterator[sql.Composed]:
     """What readers see of one of the view's tables."""
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
-    rows = sql.SQL("({}) AS layers WHERE _by_batch = {} AND {}").format(
-        _layers(table), _by_batch(table), sql.SQL(table.shown_if)
+    rows = sql.SQL("({}) AS layers WHERE _by_batch = {} AND {} AND {}").format(
+        _layers(table), _by_batch(table), _not_held(table), sql.SQL(table.shown_if)
     )
     yield _create_view(relation, table.shown, rows)
 
@@ -246,3 +246,10 @@ def _by_batch(table: Table) -> sql.Composed:
     return sql.SQL("EXISTS (SELECT FROM truelog.batch_layer WHERE view = {} AND version = {})").format(
         sql.Literal(table.owner), sql.Literal(table.view.version)
     )
+
+
+def _not_held(table: Table) -> sql.Composed:
+    """True, or an error with the reason while the version is held back after a restore. It depends on no row either."""
+    return sql.SQL(
+        "coalesce((SELECT truelog.refuse(reason) FROM truelog.held WHERE view = {} AND version = {}), true)"
+    ).format(sql.Literal(table.owner), sql.Literal(table.view.version))

@@ -22,7 +22,7 @@ from truelog.services.api.changes.place import Place
 from truelog.services.api.changes.subscriber import Subscriber, resync_message
 from truelog.services.api.changes.tail import Tail
 from truelog.services.api.problem import Kind, Problem
-from truelog.services.api.rows.reads import replaced, require_not_held
+from truelog.services.api.rows.reads import Replaced, require_not_held
 from truelog.support.errors import BadInput
 
 _POLL_SECONDS = 0.1
@@ -115,7 +115,7 @@ class Subscriptions:
         prepared = subscriber.prepared
         found = await self.outbox.rows(view, prepared, self._rows, self._bytes)
         if found is None or found.place.version != tail.place.version:
-            raise replaced(view)
+            raise Replaced(view)
         if found.layer != "stream":
             reason = f"readers of {view} get rows of the batch layer now, and only its stream has changes; retry later"
             raise Problem(503, reason, retry_after=5)

@@ -29,7 +29,7 @@ _HELD = """
         %(version)s::integer, (SELECT version FROM truelog.deployed WHERE view = %(view)s)
     )
 """
-_HELD_SECONDS = 30
+HELD_SECONDS = 30  # after which a client may ask again
 _CHANGED = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
 
 Statement = tuple[bytes, dict[str, str | None]]
@@ -100,18 +100,19 @@ class Reads:
         """What the rows of a view were made of.
 
         Raises:
-            Problem: 503, the view is being replaced.
+            Replaced: the view is being replaced.
         """
         found = {each.view: each for each in await self.sources()}
         if view not in found:
-            raise replaced(view)
+            raise Replaced(view)
         return found[view]
 
     async def read(self, view: str, statement: Statement) -> Found:
         """The rows of a statement of `statement`.
 
         Raises:
-            Problem: 503, the view is being replaced, or held back after a restore.
+            Replaced: the view is being replaced.
+            Problem: 503, it is held back after a restore.
             psycopg.Error: PostgreSQL refuses a value, needs too long, or does not answer.
         """
         text, values = statement
@@ -120,11 +121,11 @@ class Reads:
                 row: Any = await (await connection.execute(text, values)).fetchone()
         except _CHANGED as error:
             self.catalogue.forget(view)
-            raise replaced(view) from error
+            raise Replaced(view) from error
         if row is None:
             self.catalogue.forget(view)
             await require_not_held(self.pool, view, values.get("version"))
-            raise replaced(view)
+            raise Replaced(view)
         *source, rows, places = row
         return Found(Source(view, *source), rows or [], places or [])
 
@@ -183,8 +184,11 @@ async def require_not_held(pool: AsyncConnectionPool, view: str, version: int | 
     async with pool.connection() as connection:
         held: Any = await (await connection.execute(_HELD, {"view": view, "version": version})).fetchone()
     if held is not None:
-        raise Problem(503, f"{view} is held back: {held[0]}", retry_after=_HELD_SECONDS)
+        raise Problem(503, f"{view} is held back: {held[0]}", retry_after=HELD_SECONDS)
 
 
-def replaced(view: str) -> Problem:
-    return Problem(503, f"{view} is being replaced by another version; ask again", retry_after=1)
+class Replaced(Problem):
+    """Readers moved to another version of the view between two steps of an answer, so it must be asked again."""
+
+    def __init__(self, view: str) -> None:
+        super().__init__(503, f"{view} is being replaced by another version; ask again", retry_after=1)
