@@ -13,6 +13,11 @@ def an_application(connection: Connection, application: str, *, wish: str | None
     insert(connection, "application", application=application, wish=wish)
 
 
+def forget_requests(connection: Connection) -> None:
+    """No application is asked to restart, as after its restart."""
+    connection.execute("UPDATE truelog.application SET wish = NULL")
+
+
 def a_launch(
     connection: Connection, application: str, reason: str = "down", *, ago: timedelta = NO_TIME, wish: str | None = None
 ) -> None:

@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, Frame, Locator, Page, expect
 
 from runtime.airflow_client import Airflow
 from tests.builders.alerts import an_alert
-from tests.builders.applications import a_launch
+from tests.builders.applications import a_launch, forget_requests
 from tests.builders.quality import an_event_validation
 from tests.pages.browsing import LAPTOP, PHONE, Clicks, framed
 from tests.pages.rejected_click import reject_click
@@ -74,7 +74,8 @@ class Job(Clicks):
     def open_tab(self, name: str) -> None:
         """Two clicks: the entry in Airflow's navigation, and the tab."""
         self.click(self.page.get_by_role("link", name="Truelog"))
-        self.click(self.frame.get_by_role("link", name=name, exact=True))
+        tabs = self.frame.get_by_role("navigation", name="Pages")
+        self.click(tabs.get_by_role("link", name=name, exact=True))
 
     @property
     def card(self) -> Locator:
@@ -138,7 +139,7 @@ def resting(planned: Settings, archive_down: None) -> Iterator[None]:
         yield
         connection.execute("DELETE FROM truelog.launch WHERE launched_at > now() - interval '1 hour'")
         connection.execute("DELETE FROM truelog.alert WHERE cause = 'no lease' AND resolved_at IS NULL")
-        connection.execute("UPDATE truelog.application SET wish = NULL")
+        forget_requests(connection)
     log.unlink()
 
 

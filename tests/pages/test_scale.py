@@ -66,15 +66,14 @@ HTTP: dict[str, tuple[int, int]] = {
     "data/skipped": (7, 120),
     "data/explain?view=v1&where=host%3Dh1": (8, 120),
     "data/rights": (0, 0),
-    "data/rules": (12, 1_000),
-    "data/rules?match=_7": (12, 400),
-    f"data/pattern?name={RULE}": (12, 300),
-    f"data/search?name={SEARCH}": (12, 300),
-    "data/dead-letters?hours=100000": (12, 300),
-    "data/dead-letters?hours=100000&type=page_view&text=missing&order=reason&skip=5000": (12, 300),
-    "data/records?topic=dead_letter": (12, 300),
-    "data/record?topic=dead_letter&partition=0&offset=5000": (16, 300),
-    "data/record?topic=dead_letter&partition=0&offset=9999": (16, 300),
+    "data/rules": (21, 550),
+    "data/rules?match=_7": (17, 60),
+    f"data/pattern?name={RULE}": (17, 130),
+    f"data/search?name={SEARCH}": (17, 100),
+    "data/dead-letters?hours=100000": (31, 60),
+    "data/dead-letters?hours=100000&type=page_view&text=missing&order=reason&skip=5000": (31, 60),
+    "data/records?topic=dead_letter": (21, 40),
+    "data/record?topic=dead_letter&partition=0&offset=5000": (30, 100),
 }
 
 
