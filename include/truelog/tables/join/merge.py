@@ -31,6 +31,7 @@ from truelog.views.join import Match, split
 
 _PENDING = StagedRows(("changes",), 0, 0)  # the staged counts that follow from earlier tables
 _WEIGHT = "_weight"
+_MANY = 100  # noted rows, above which the wrong order of a match is slow
 
 
 def create(connection: Connection, compiled: CompiledView) -> None:
@@ -105,10 +106,14 @@ def changing(connection: Connection, compiled: CompiledView, table: Table, keys:
         yield
         return
     with stage.by_index(connection):
-        _note(connection, table, keys, weight=-1)
+        noted = _note(connection, table, keys, weight=-1)
     yield
     with stage.by_index(connection):
-        _note(connection, table, keys, weight=1)
+        noted += _note(connection, table, keys, weight=1)
+        if (
+            noted > _MANY
+        ):  # autovacuum sees an empty table, so PostgreSQL would expect one row and read all of them again
+            connection.execute(sql.SQL("ANALYZE {}").format(_changes(table)))
         for each in followers:
             _stage_differences(connection, each, table)
     connection.execute(sql.SQL("DELETE FROM {}").format(_changes(table)))
@@ -136,10 +141,10 @@ def _looked_up_by(compiled: CompiledView, table: Table) -> list[tuple[str, ...]]
     return [each for each in dict.fromkeys(columns) if each and each != table.view.key[: len(each)]]
 
 
-def _note(connection: Connection, table: Table, keys: sql.Composable, *, weight: int) -> None:
-    """Note the rows of a table with these keys."""
+def _note(connection: Connection, table: Table, keys: sql.Composable, *, weight: int) -> int:
+    """Note the rows of a table with these keys, and return their number."""
     columns = names(relation(table))
-    connection.execute(
+    return connection.execute(
         sql.SQL("INSERT INTO {} ({columns}, {}) SELECT {columns}, {} FROM {} WHERE {} AND ({}) IN ({})").format(
             _changes(table),
             sql.Identifier(_WEIGHT),
@@ -150,7 +155,7 @@ def _note(connection: Connection, table: Table, keys: sql.Composable, *, weight:
             keys,
             columns=columns,
         )
-    )
+    ).rowcount
 
 
 def _stage_differences(connection: Connection, follower: Table, changed: Table) -> None:

@@ -13,8 +13,10 @@ from tests.beds.archived import new_archive
 from tests.beds.lab import Lab
 from truelog import Join, Latest, Match, View, latest
 from truelog.reconcile.comparison.compare import compare
+from truelog.storage.database import read_value
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
+from truelog.tables.stage import CHANGES
 
 
 def _friends(click: DataFrame) -> DataFrame:
@@ -50,6 +52,30 @@ def test_random_friendships_in_random_batches(lab: Lab, s3: Settings) -> None:
         assert rows == naive(events)
     assert len(rows) > 6
     assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def test_a_large_batch_looks_noted_rows_up_by_index(lab: Lab, s3: Settings) -> None:
+    """Autovacuum has analyzed the table of noted rows between two batches, when it had none."""
+    ground = new_archive(lab, s3, VIEW)
+    ground.click(0, [("a:b", "1", 1)])
+    ground.stream()
+    notes = f"{next(each.name for each in ground.compiled.tables if each.side == 'friends')}{CHANGES}"
+    lab.connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier("stage", notes)))
+    before = read_rows(lab, notes)
+    people = 100
+    events = [(f"p{n}:p{(n + step) % people}", "1", 2) for n in range(people) for step in (1, 2)]
+    ground.click(0, events)
+    ground.stream()
+    query = sql.SQL("SELECT count(*), sum(mutual) FROM {}").format(sql.Identifier("views", ground.compiled.name))
+    assert lab.connection.execute(query).fetchone() == (4 * people, 6 * people)
+    assert read_rows(lab, notes) - before < 200 * len(events)
+
+
+def read_rows(lab: Lab, notes: str) -> int:
+    """How many rows of a table in `stage` all statements have read."""
+    lab.connection.execute("SELECT pg_stat_force_next_flush()")
+    query = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE (schemaname, relname) = ('stage', %s)"
+    return int(read_value(lab.connection, query, (notes,)))
 
 
 def naive(events: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
