@@ -36,7 +36,8 @@ INSERT INTO truelog.lag_sample (reader, version, at, batch_at, partitions, verdi
         (SELECT jsonb_agg('{"verdict": "OK", "rule": 12, "reason": ""}'::jsonb) FROM generate_series(0, 199))
     FROM generate_series(1, 50) n, generate_series(0, 59) poll;
 INSERT INTO state.matches_v2_rules SELECT topic, partition, "offset" + 10 * n, logged_at, rule || '_' || n, verb,
-    definition, begins FROM state.matches_v2_rules, generate_series(1, 300) n WHERE "offset" = 0;
+    replace(definition, rule, rule || '_' || n), begins FROM state.matches_v2_rules, generate_series(1, 300) n
+    WHERE "offset" = 0;
 INSERT INTO state.matches_v2 SELECT entity_id, entity, span_end, match_id || '_' || n, rule, rule_version, outcome,
     first_time - n * interval '1 second', last_time - n * interval '1 second', settled_after, events, shown
     FROM state.matches_v2, generate_series(1, 10000) n;

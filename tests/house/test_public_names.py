@@ -1,6 +1,6 @@
 """The names that others rely on: the topics of the log, and the public API for declarations.
 
-A removed or renamed name breaks logs that exist, or view files that people have written. Only additions are free.
+A removed or renamed name breaks logs that exist, or view files that people have written. Additions need no change here.
 """
 
 import truelog
@@ -19,8 +19,8 @@ latest once
 
 
 def test_the_topics_keep_their_names() -> None:
-    assert event_names() == TOPICS.split()
+    assert set(TOPICS.split()) <= set(event_names())
 
 
 def test_the_public_api_keeps_its_names() -> None:
-    assert truelog.__all__ == API.split()
+    assert set(API.split()) <= set(truelog.__all__)

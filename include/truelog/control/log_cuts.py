@@ -110,8 +110,8 @@ def store_plan(connection: Connection, cut: OpenCut, plan: Mapping[str, Any]) ->
 def accept(connection: Connection, cut: OpenCut, first_trusted: int, doer: str) -> None:
     """Accept all open cuts of the partition, and withdraw the states of commands, which may contain lost records.
 
-    The coordinates of lost events of commands are forgotten. The reader of the states stores those that the log has,
-    and an event without coordinates counts as accepted, so nobody gets a name twice.
+    The coordinates of lost events of commands are forgotten. The reader of the states stores them again if the log
+    contains the events. An event without coordinates counts as accepted, so no name is given twice.
     """
     with connection.transaction():
         connection.execute(

@@ -114,7 +114,7 @@ class ViewDeployment:
         return kept, refused | {(each.view, each.version): reason for each, reason in unloaded.items()}
 
     def _find_beside(self, connection: Connection) -> set[tuple[str, int]]:
-        """The versions that should run beside those that the files declare."""
+        """The versions that should run beside the declared versions."""
         views = application.views_of(self.settings, self.holder.application)
         fresh = view_versions.beside(self.settings, connection, views)
         return {(view, version) for view, version in fresh if self._declared.get(view, version) != version}

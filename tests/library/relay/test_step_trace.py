@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.builders.outputs import older
-from tests.deadline import until
+from tests.deadline import deadline, until
 from tests.library.relay.published import Published, declared, publish_all
 from tests.library.relay.read_topic import records
 from truelog.kernel import merge
@@ -18,6 +18,7 @@ from truelog.log import topics
 from truelog.log.access import REPLAY_TRANSACTIONS
 from truelog.log.kafka_reader import headers_of
 from truelog.log.positions import Positions, Range
+from truelog.relay import step_trace
 from truelog.relay.step_trace import StepTraces
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
@@ -33,6 +34,12 @@ MADE = [  # the traces of the records of a merge, and that of its rows
     ((ONE, None), None),
     (("no trace",), None),
 ]
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay waits for the records of a trace as long as a busy machine needs."""
+    monkeypatch.setattr(step_trace, "_SECONDS", deadline(20))
 
 
 def send(settings: Settings, traces: Sequence[str | None]) -> list[Range]:
@@ -62,6 +69,7 @@ def traces_of(settings: Settings, view: Published) -> list[bytes | None]:
     return [dict(headers_of(each)).get("traceparent") for each in records(settings, view.topic)]
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_row_has_the_trace_of_all_events_of_its_transaction(platform: Settings, view: Published) -> None:
     for traces, _ in MADE:
         number = str(view.number())
@@ -72,6 +80,7 @@ def test_a_row_has_the_trace_of_all_events_of_its_transaction(platform: Settings
     view.require_read()
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_relay_that_is_behind_reads_no_traces(platform: Settings, view: Published) -> None:
     view.change({"p1": "1"}, records=send(platform, [ONE]))
     older(view.connection, timedelta(minutes=2))

@@ -16,6 +16,7 @@ from psycopg import sql
 from tests.beds.lab import with_own
 from tests.deadline import deadline
 from tests.library.kernel.zombie import counter
+from truelog.control import application as control_application
 from truelog.control import lease, view_status
 from truelog.control.view_loader import LoadedViews
 from truelog.kernel import merge
@@ -114,9 +115,9 @@ def test_a_query_begins_no_later_than_the_log_ends(
 def test_a_first_deployment_is_planned_once(
     connection: Connection, application: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers see a version from then on, which is no reason to plan all views again."""
+    """Readers see the version from then on. The application does not plan all views again for it."""
     first = view()
-    monkeypatch.setattr(view_deployment.application, "views_of", lambda *_: [first.name])
+    monkeypatch.setattr(control_application, "views_of", lambda *_: [first.name])
     running = application(first)
     assert planned(running) == {first.name}
     assert running.deployment.versions_changed(connection) == ""

@@ -31,10 +31,12 @@ def relations(connection: Connection, schema: str) -> set[str]:
 
 def test_every_relation_of_every_view_and_its_columns_are_described(lab: Lab) -> None:
     undescribed: list[str] = []
+    views = catalogue.load_all_views()
+    compiled = {name: lab.compiled(name, view) for name, view in views.items()}  # PostgreSQL ends idle transactions
     with lab.connection.transaction(force_rollback=True):
-        for name, view in catalogue.load_all_views().items():
+        for name, view in views.items():
             before = {each: relations(lab.connection, each) for each in ("views", "presented")}
-            deploy.deploy_table(lab.connection, lab.compiled(name, view))
+            deploy.deploy_table(lab.connection, compiled[name])
             added = {each: relations(lab.connection, each) - before[each] for each in before}
             undescribed += [each for (each,) in lab.connection.execute(_UNDESCRIBED, (list(added["views"]),))]
             assert added["presented"] == {name, *(f"{name}_{each}" for each in view.present)}
