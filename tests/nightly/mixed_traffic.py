@@ -5,7 +5,6 @@ import random
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.deadline import deadline
 from tests.laws.events import hostile
+from tests.meanwhile import meanwhile
 from tests.nightly.customer_traffic import CustomerTraffic
 from tests.scenes.collector_client import Client
 from tests.scenes.traffic import parsed
@@ -66,19 +66,13 @@ class MixedTraffic:
     @contextmanager
     def flowing(self) -> Iterator[None]:
         """Send a portion each second while the block is running."""
-        ended = threading.Event()
 
-        def send() -> None:
+        def send(ended: threading.Event) -> None:
             while not ended.wait(1):
                 self.send_portion()
 
-        with ThreadPoolExecutor(1) as pool:
-            sending = pool.submit(send)
-            try:
-                yield
-            finally:
-                ended.set()
-        sending.result()
+        with meanwhile(send):
+            yield
         self.flush()
 
     def send_portion(self) -> None:

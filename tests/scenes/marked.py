@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 
 from tests.beat import every
+from tests.meanwhile import meanwhile
 from tests.scenes.marks import Marks, at
 from truelog.log.kafka_producer import make_producer
 from truelog.storage.database import connect
@@ -21,14 +22,9 @@ _numbers = count()  # each mark has a unique host
 @contextmanager
 def marked(settings: Settings) -> Iterator[Marks]:
     """Send a mark at each poll while the block is running. At the block's end, wait until the view shows all marks."""
-    marks, ended = Marks(shown={VIEW: {}}), threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        polling = pool.submit(_poll, settings, marks, ended)
-        try:
-            yield marks
-        finally:
-            ended.set()
-        polling.result()
+    marks = Marks(shown={VIEW: {}})
+    with meanwhile(partial(_poll, settings, marks)):
+        yield marks
 
 
 def p99(marks: Marks) -> float:

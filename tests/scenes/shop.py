@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 from tests.beds.world import World
 from tests.deadline import until
+from tests.meanwhile import meanwhile
 from tests.scenes.applications import Application, start
 from tests.scenes.collector_client import Client
 from tests.scenes.traffic import in_the_log, parsed
@@ -51,19 +51,13 @@ class Shop:
     @contextmanager
     def serving(self) -> Iterator[None]:
         """Serve visitors until the block ends."""
-        closed = threading.Event()
 
-        def serve() -> None:
+        def serve(closed: threading.Event) -> None:
             while not closed.wait(_PACE_SECONDS):
                 self.serve()
 
-        with ThreadPoolExecutor(1) as pool:
-            served = pool.submit(serve)
-            try:
-                yield
-            finally:
-                closed.set()
-        served.result()
+        with meanwhile(serve):
+            yield
 
     def application(self, name: str) -> Application:
         """The running application, which is started if it has ended."""

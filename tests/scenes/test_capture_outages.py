@@ -14,6 +14,7 @@ import pytest
 from runtime.postgresql import admin
 from tests.beds.world import World
 from tests.deadline import until
+from tests.meanwhile import meanwhile
 from tests.scenes.captured_shop import NAME, SLOT, CapturedShop, captured_shop
 from tests.scenes.restarts import pids, require_restarted
 from truelog.alerts.sources import resources
@@ -45,9 +46,9 @@ def shop(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cap
 @contextmanager
 def changing(shop: CapturedShop) -> Iterator[list[int]]:
     """Insert, move, update and delete rows all the time, also after a loss of the database. Yields what was done."""
-    stopped, done, random = threading.Event(), list[int](), Random(1)
+    done, random = list[int](), Random(1)
 
-    def change() -> None:
+    def change(stopped: threading.Event) -> None:
         while not stopped.wait(0.05):
             with suppress(psycopg.OperationalError), shop.connect() as session:
                 while not stopped.wait(0.001):
@@ -61,13 +62,8 @@ def changing(shop: CapturedShop) -> Iterator[list[int]]:
                     session.execute("DELETE FROM customers WHERE id = %s", (random.randrange(1, 999),))
                     done.append(key)
 
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    with meanwhile(change):
         yield done
-    finally:
-        stopped.set()
-        thread.join()
 
 
 def require_more(done: list[int], count: int) -> None:

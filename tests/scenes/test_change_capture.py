@@ -5,7 +5,8 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import chain, repeat
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import psutil
@@ -17,6 +18,7 @@ from runtime.service import log_file
 from tests.beds.world import World
 from tests.command import answer, truelog
 from tests.deadline import deadline, until
+from tests.meanwhile import meanwhile
 from tests.scenes.batch import Batch
 from tests.scenes.captured_kinds import NEVER, Kinds, captured_kinds, row_of
 from tests.scenes.captured_shop import NAME, CapturedShop, captured_shop
@@ -111,24 +113,17 @@ def test_a_kill_of_connect_in_a_large_copy_loses_and_doubles_nothing(shop: Captu
 
 def test_a_busy_table_is_compared(shop: CapturedShop) -> None:
     """Some rows change during every comparison. Only a row that changes during each of them cannot be compared."""
-    ended = threading.Event()
 
-    def change(*numbers: int) -> None:
+    def change(numbers: range, ended: threading.Event) -> None:
         with shop.connect() as session:
-            for number in chain.from_iterable(repeat(numbers)):
+            for number in cycle(numbers):
                 session.execute("UPDATE customers SET city = %s WHERE id = %s", (str(time.monotonic()), number))
                 if ended.wait(0.02):
                     return
 
     for numbers, verdict in ((range(1_000, 21_000), comparison.EQUAL), (range(1_000, 1_003), comparison.UNKNOWN)):
-        ended.clear()
-        writer = threading.Thread(target=change, args=numbers)
-        writer.start()
-        try:
+        with meanwhile(partial(change, numbers)):
             found = shop.compared()
-        finally:
-            ended.set()
-            writer.join()
         assert (found.verdict, found.rows) == (verdict, 20_001)
     assert found.keys == ("1000", "1001", "1002")
     shop.require_equal(rows=20_001)

@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from tests.beds.world import World
 from tests.builders.comparisons import a_proof
 from tests.chosen_views import copy_views
 from tests.command import truelog
+from tests.meanwhile import meanwhile
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.traffic import Traffic, in_the_log, page_views
@@ -154,20 +154,16 @@ def build_fallback(world: World, short: Settings) -> Fallback:
 def polling(world: World) -> Iterator[list[tuple[str, int]]]:
     """Read the view's layer and its page views repeatedly while the block is running."""
     reads: list[tuple[str, int]] = []
-    ended = threading.Event()
     query = (
         "SELECT layer, (SELECT sum(views) FROM views.page_views)::bigint FROM truelog.answer WHERE view = 'page_views'"
     )
 
-    def poll() -> None:
+    def poll(ended: threading.Event) -> None:
         while not ended.wait(0.05):
             reads.extend(world.ask(query))
 
-    with ThreadPoolExecutor(1) as pool:
-        polls = pool.submit(poll)
+    with meanwhile(poll):
         yield reads
-        ended.set()
-        polls.result()
 
 
 def archived(world: World) -> bool:

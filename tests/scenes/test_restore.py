@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import runtime
 from tests.beds.world import EACH_EVENT, World
 from tests.command import answer, shared_spark, truelog
 from tests.deadline import deadline, until
+from tests.meanwhile import meanwhile
 from tests.scenes.applications import Application, start
 from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
@@ -123,19 +123,14 @@ def require_held(world: World, event_id: str, cure: str) -> None:
 @contextmanager
 def asked_without_end(world: World, event_id: str) -> Iterator[None]:
     """Ask about an event until the block ends. No answer may have the event, whatever happens to the database."""
-    ended, answers = threading.Event(), list[httpx.Response]()
+    answers = list[httpx.Response]()
 
-    def ask() -> None:
+    def ask(ended: threading.Event) -> None:
         while not ended.wait(0.02):
             answers.append(asked(world, event_id))
 
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(ask)
-        try:
-            yield
-        finally:
-            ended.set()
-    asking.result()
+    with meanwhile(ask):
+        yield
     assert {each.status_code for each in answers} == {200, 503}  # 200, without the event, after the erasure
     assert not [each.text for each in answers if each.json().get("rows")]
 

@@ -5,7 +5,6 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from pydantic import ValidationError
 
 from tests.deadline import deadline
+from tests.meanwhile import meanwhile
 from truelog.log import topics
 from truelog.schema.event import Event, EventType
 from truelog.schema.loading.events import load_events
@@ -58,22 +58,17 @@ class Traffic:
     @contextmanager
     def arriving(self, events: int, seconds: float) -> Iterator[Arrival]:
         """Send events at a fixed rate while the block is running. After a delay, sending catches up."""
-        arrival, ended, began = Arrival(), threading.Event(), time.monotonic()
+        arrival, began = Arrival(), time.monotonic()
         before = self.acknowledged
 
-        def send() -> None:
+        def send(ended: threading.Event) -> None:
             due = began
             while not ended.wait(max(0.0, due - time.monotonic())):
                 self.send(events, flush=False)
                 due += seconds
 
-        with ThreadPoolExecutor(1) as pool:
-            sent = pool.submit(send)
-            try:
-                yield arrival
-            finally:
-                ended.set()
-        sent.result()
+        with meanwhile(send):
+            yield arrival
         self.flush()
         arrival.events, arrival.seconds = self.acknowledged - before, time.monotonic() - began
 

@@ -12,6 +12,8 @@ from truelog.commands import catalogue
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.claims import CLAIM
 from truelog.commands.command_log import Generations, Stored, decide_all
+from truelog.commands.decider import Decider
+from truelog.commands.decision import ACCEPTED
 from truelog.commands.feed import CommandFeed
 from truelog.commands.folding.fold_positions import Reading, make_fold, statuses
 from truelog.commands.folding.fold_reader import Portion, fold_portion
@@ -115,3 +117,10 @@ class Shop:
 
 def statuses_of(decided: Sequence[Stored]) -> list[int]:
     return [int(each.status) for each in decided]
+
+
+def require_accepted(decider: Decider, command: CommandRequest) -> None:
+    """Require that the command is decided and accepted. ServiceDown if its states are not confirmed yet."""
+    decided = decider.submit(command)
+    decider.work()
+    assert decided.result(0).status == ACCEPTED

@@ -8,14 +8,13 @@ from uuid import uuid4
 import pytest
 
 from tests.deadline import deadline, until
-from tests.library.commands.decisions import COMMANDS, TYPES, claim, request
+from tests.library.commands.decisions import COMMANDS, TYPES, claim, request, require_accepted
 from truelog.commands import decider
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.decider import Decider
 from truelog.commands.decision import ACCEPTED
 from truelog.commands.declaration import Fold
 from truelog.commands.folding.fold_positions import make_fold
-from truelog.commands.request import CommandRequest
 from truelog.control.command_states import withdraw
 from truelog.log import topics
 from truelog.storage.database import connect
@@ -66,12 +65,6 @@ def ready(platform: Settings) -> Iterator[Decider]:
 
 def new_name() -> str:
     return f"n{uuid4().hex[:12]}"
-
-
-def require_accepted(decider: Decider, command: CommandRequest) -> None:
-    decided = decider.submit(command)
-    decider.work()
-    assert decided.result(0).status == ACCEPTED
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from functools import partial
 
+from tests.meanwhile import meanwhile
 from truelog.services.relay import service
 from truelog.support.settings import Settings
 
@@ -11,11 +12,5 @@ from truelog.support.settings import Settings
 @contextmanager
 def relayed(settings: Settings) -> Iterator[None]:
     """The relay service runs until the block ends."""
-    stopped = Event()
-    running = Thread(target=service.run, args=(settings, stopped))
-    running.start()
-    try:
+    with meanwhile(partial(service.run, settings)):
         yield
-    finally:
-        stopped.set()
-        running.join()

@@ -4,7 +4,6 @@ import json
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -17,6 +16,7 @@ from pyspark.sql.types import DecimalType, StringType
 from tests.builders.outputs import deploy_and_settle
 from tests.deadline import until
 from tests.library.relay.read_topic import records, table, wait_for_transactions
+from tests.meanwhile import meanwhile
 from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.log.kafka_reader import headers_of
@@ -157,9 +157,8 @@ def publishing(settings: Settings, connection: Connection) -> Iterator[Published
 @contextmanager
 def changing(settings: Settings, view: Published) -> Iterator[None]:
     """Change the view until the block ends. A merge that fails with its session is repeated in another one."""
-    ended = threading.Event()
 
-    def change() -> None:
+    def change(ended: threading.Event) -> None:
         while not ended.wait(0.02):
             try:
                 with connect(settings, autocommit=True) as view.connection:
@@ -168,10 +167,5 @@ def changing(settings: Settings, view: Published) -> Iterator[None]:
             except psycopg.OperationalError:
                 continue
 
-    with ThreadPoolExecutor(1) as pool:
-        changed = pool.submit(change)
-        try:
-            yield
-        finally:
-            ended.set()
-        changed.result()
+    with meanwhile(change):
+        yield

@@ -4,14 +4,14 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event as Flag
-from threading import Thread
+from functools import partial
 from typing import Any
 
 import pytest
 from pydantic import Field
 
 from tests.deadline import until
+from tests.meanwhile import meanwhile
 from truelog import Event, Topic
 from truelog.commands import catalogue
 from truelog.commands.catalogue import Catalogue
@@ -80,14 +80,8 @@ def register(settings: Settings, name: str) -> str:
 def reading(settings: Settings, commands: Catalogue, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The service reads and publishes meanwhile."""
     monkeypatch.setattr(catalogue, "load", lambda: commands)
-    stopped = Flag()
-    thread = Thread(target=service.run, args=(settings, stopped))
-    thread.start()
-    try:
+    with meanwhile(partial(service.run, settings)):
         yield
-    finally:
-        stopped.set()
-        thread.join()
 
 
 def send(settings: Settings, topic: str, key: str, user: KafkaUser = KafkaUser.PRODUCER, **payload: object) -> None:

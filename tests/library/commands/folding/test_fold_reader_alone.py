@@ -8,14 +8,13 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.deadline import deadline, until
-from tests.library.commands.decisions import claim
+from tests.library.commands.decisions import claim, require_accepted
 from tests.library.commands.folding.parcels import commands_on, confirmed, reading, register, send, sending, state_of
 from truelog.commands.claims import CLAIM
 from truelog.commands.decider import Decider
 from truelog.commands.decision import ACCEPTED
 from truelog.commands.declaration import Payload, State
 from truelog.commands.folding.states import KeyState
-from truelog.commands.request import CommandRequest
 from truelog.control import event_registry
 from truelog.log import topics
 from truelog.support.errors import ServiceDown
@@ -83,13 +82,6 @@ def test_a_fold_that_cannot_be_read_stops_no_other(
     assert accepted.result(0).status == ACCEPTED
     with pytest.raises(ServiceDown, match=f"^{parcel} has not been read to the end"):
         refused.result(0)
-
-
-def require_accepted(decider: Decider, command: CommandRequest) -> None:
-    """Raise ServiceDown if a session has not confirmed the states of the command."""
-    decided = decider.submit(command)
-    decider.work()
-    decided.result(0)
 
 
 def require_logged(caplog: pytest.LogCaptureFixture, cause: str) -> None:
