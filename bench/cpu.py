@@ -30,6 +30,7 @@ class Reading:
     at: float
     seconds: Mapping[str, float]
     machine: float
+    workers: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # the parts of Spark's Python processes
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Meter:
 
     def read(self) -> Reading:
         total: defaultdict[str, float] = defaultdict(float)
+        workers: defaultdict[str, dict[int, float]] = defaultdict(dict)
         named: set[int] = set()  # services may be descendants of the Spark application, if that is a benchmark process
         for name, root in self.roots.items():
             for process in _tree(root):
@@ -71,17 +73,34 @@ class Meter:
                 named.add(process.pid)
         for process in _tree(self.spark) if self.spark is not None else ():
             if process.pid not in named:
-                total[spark_name(_command(process))] += _seconds(process)
+                _add(process, "", total, workers)
         for name, each in self.applications.items():
             for process in (process for root in each for process in _tree(root)):
-                total[f"{name}: {spark_name(_command(process))}"] += _seconds(process)
+                _add(process, f"{name}: ", total, workers)
         whole = psutil.cpu_times()
-        return Reading(time.time(), total, sum(whole) - whole.idle - getattr(whole, "iowait", 0.0) - _twice(whole))
+        machine = sum(whole) - whole.idle - getattr(whole, "iowait", 0.0) - _twice(whole)
+        return Reading(time.time(), total, machine, workers)
+
+
+def _add(process: psutil.Process, of: str, total: dict[str, float], workers: dict[str, dict[int, float]]) -> None:
+    """Add the time of a process of a Spark application."""
+    name, seconds = of + spark_name(_command(process)), _seconds(process)
+    total[name] += seconds
+    if name.endswith(WORKERS):
+        workers[name][process.pid] = seconds
 
 
 def used(before: Reading, after: Reading) -> Used:
-    """A process that ended and was not waited for by its tree would make a difference negative: that is an error."""
-    seconds = {name: after.seconds[name] - before.seconds.get(name, 0.0) for name in after.seconds}
+    """A process that ended and was not waited for by its tree would make a difference negative: that is an error.
+
+    Spark ends a Python worker that was idle for a minute, and its daemon does not wait for it. What such a worker used
+    until `before` does not count as used before, and what it used since then is unknown and left out.
+    """
+    ended = {
+        name: sum(seconds for pid, seconds in parts.items() if pid not in after.workers.get(name, {}))
+        for name, parts in before.workers.items()
+    }
+    seconds = {n: after.seconds[n] - before.seconds.get(n, 0.0) + ended.get(n, 0.0) for n in after.seconds}
     lost = {name for name in before.seconds if name not in after.seconds} | {n for n, s in seconds.items() if s < -0.05}
     if lost:
         raise LostProcess(f"the processes {sorted(lost)} ended within the measurement")

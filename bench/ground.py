@@ -70,7 +70,7 @@ def forget_views(settings: Settings) -> None:
     """Delete all views, so that the next stream starts at the beginning of the log."""
     with connect(settings) as connection:
         tables = connection.execute(
-            "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('state', 'stage', 'recon')"
+            "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('batch', 'recon', 'stage', 'state')"
         ).fetchall()
         for schema, table in tables:
             connection.execute(sql.SQL("DROP TABLE {} CASCADE").format(sql.Identifier(str(schema), str(table))))

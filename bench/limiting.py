@@ -30,13 +30,14 @@ from truelog.support.settings import Settings
 
 RATE = 1_000  # requests per second
 FLOODS = 5
-QUESTIONS = 2_000
-ASKED = (200, 500)  # per second
+QUESTIONS = 2_000  # in SQL
+ASKED = (200, 500)  # per second, over HTTP
 
 _CONNECTIONS = 16
 _WARM_REQUESTS = 30 * RATE  # from other addresses, each within its limit
 _MOST_REQUESTS = 60 * RATE
 _LOOK_SECONDS = 0.1
+_ASKED_SECONDS, _WARM_SECONDS = 30.0, 5.0  # over HTTP; a shorter time would say how long one pause was
 _PATIENCE_SECONDS = 120.0
 _LIMIT = DEFAULT.max_requests
 _ANSWER = b'"advisory":true'
@@ -115,8 +116,8 @@ def _over_http(settings: Settings, rate: int) -> Row:
     """Ask the API, each time from when the question is due."""
     runtime.up(settings, ["api"], tethered=True)
     paths = [f"/rate-limits/{each}" for each in _busy(settings)]
-    Readers(settings, paths, rate, _ANSWER, rate=rate).read()  # a second for connections and plans
-    readers = Readers(settings, paths, QUESTIONS, _ANSWER, rate=rate)
+    Readers(settings, paths, int(_WARM_SECONDS * rate), _ANSWER, rate=rate).read()  # for connections and plans
+    readers = Readers(settings, paths, int(_ASKED_SECONDS * rate), _ANSWER, rate=rate)
     [api] = [each.pid for each in runtime.status(settings) if each.name == "api" and each.pid]
     meter = Meter({"api": api, "postgresql": services(settings)["postgresql"], "bench": os.getpid()})
     used = measured(meter, readers.read)

@@ -111,12 +111,11 @@ class Suite:
         for name in chosen:
             log.info("%s …", name)
             before = _OURSELVES.read()
-            rows = JOBS[name](self)
-            other = _other_cores(before)
-            for row in rows:
+            for row in JOBS[name](self):  # a long job yields each row at once, so that a later failure does not lose it
                 cost = row.cpu_us_per_event.get("all", 0.0)
                 log.info("%s, %s: %.0f events/s, %.1f CPU µs", row.job, row.engine, row.events_per_second, cost)
-                self.rows.append(row if row.other_cores is not None else replace(row, other_cores=other))
+                found = row.other_cores if row.other_cores is not None else _other_cores(before)
+                self.rows.append(replace(row, other_cores=found))
         self._end()
 
     def archive(self) -> list[Row]:
@@ -272,19 +271,19 @@ class Suite:
         self._end()
         return list(searching.in_process())
 
-    def whole_four(self) -> list[Row]:
-        return list(whole.run(self.settings, VIEWS[FOUR], self.seconds, [whole.FAST]))
+    def whole_four(self) -> Iterable[Row]:
+        return whole.run(self.settings, VIEWS[FOUR], self.seconds, [whole.FAST])
 
-    def whole_catalogue(self) -> list[Row]:
+    def whole_catalogue(self) -> Iterable[Row]:
         views = catalogue.view_names(self.settings.views_folder)
-        return list(whole.run(self.settings, views, self.seconds, [whole.SLOW, whole.FAST, whole.BUSY]))
+        return whole.run(self.settings, views, self.seconds, [whole.SLOW, whole.FAST, whole.BUSY])
 
-    def whole_fifty(self) -> list[Row]:
+    def whole_fifty(self) -> Iterable[Row]:
         views = catalogue.view_names(self.settings.views_folder)
-        return list(whole.run(self.settings, views, self.seconds, [whole.MEDIUM], whole.FIFTY))
+        return whole.run(self.settings, views, self.seconds, [whole.MEDIUM], whole.FIFTY)
 
-    def stream_catalogue(self) -> list[Row]:
-        return list(whole.run_stream(self.settings, self.seconds, [whole.SLOW, whole.FAST]))
+    def stream_catalogue(self) -> Iterable[Row]:
+        return whole.run_stream(self.settings, self.seconds, [whole.SLOW, whole.FAST])
 
     def _caught_up(self, job: str) -> Application:
         """The application of a job that has read the whole log; started if the last job was another one."""
@@ -314,7 +313,7 @@ class Suite:
 
 
 # `--jobs` runs them in the order given.
-JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
+JOBS: Mapping[str, Callable[[Suite], Iterable[Row]]] = {
     "archive": Suite.archive,
     "one_cube": Suite.one_cube,
     "each_once": Suite.each_once,

@@ -5,6 +5,8 @@ the acknowledgement of such a record to the moment when the view's positions inc
 the positions in one transaction.
 """
 
+import json
+import os
 import shutil
 import threading
 import time
@@ -31,6 +33,7 @@ from truelog.control import application
 from truelog.control.application import STREAM
 from truelog.log import topics
 from truelog.log.kafka_producer import OutgoingRecord, make_producer
+from truelog.spark.submit import SPARK
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 from truelog.traffic import generator
@@ -222,6 +225,11 @@ def _recovered(settings: Settings, job: str, views: Iterable[str], interrupt: Ca
     began = time.time()
     interrupt()
     send(settings, make_traffic(FAST, _RECOVERED_EVENTS / FAST), FAST, None)
+    # The launcher runs in this process, as it does in an Airflow task, and needs Airflow's connection to Spark.
+    os.environ |= {
+        "AIRFLOW_HOME": str(settings.home / "bench-airflow"),
+        f"AIRFLOW_CONN_{SPARK.upper()}": json.dumps({"conn_type": "spark", "host": settings.spark_master}),
+    }
     launcher.ensure_desired_state(settings, STREAM)
     wait_until_merged(settings, views, job)
     return Row(job, OURS, 0.0, "all on", "the launcher starts it at once", more={"seconds": time.time() - began})

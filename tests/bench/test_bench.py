@@ -16,7 +16,7 @@ from rich.console import Console
 from bench import report, whole
 from bench.__main__ import LEAST, read
 from bench.corpus import Corpus, good, split
-from bench.cpu import DRIVER, JVM, WORKERS, Meter, Reading, Recorder, Used, spark_name, used
+from bench.cpu import DRIVER, JVM, WORKERS, LostProcess, Meter, Reading, Recorder, Used, spark_name, used
 from bench.peers import after, together
 from bench.row import OURS, QUIET, Row, beside, compared
 from bench.suite import JOBS
@@ -175,6 +175,14 @@ def test_costs_are_per_event_and_other_programs_are_told_apart() -> None:
     assert cost == Used(4.0, {"jvm": 2.0, "broker": 1.0}, 7.0)
     assert cost.per_event(1_000_000) == {"broker": 1.0, "jvm": 2.0, "all": 3.0}
     assert cost.other_cores == 1.0
+
+
+def test_an_idle_python_worker_that_spark_has_ended_is_no_lost_process() -> None:
+    before = Reading(10.0, {"python workers": 9.0}, machine=50.0, workers={"python workers": {11: 2.0, 12: 7.0}})
+    after = Reading(14.0, {"python workers": 3.0}, machine=57.0, workers={"python workers": {11: 3.0}})
+    assert used(before, after).seconds == {"python workers": 1.0}
+    with pytest.raises(LostProcess, match="python workers"):
+        used(before, Reading(14.0, {"python workers": 1.0}, machine=57.0, workers={"python workers": {11: 1.0}}))
 
 
 def test_a_recorder_reads_before_the_end_of_its_window() -> None:

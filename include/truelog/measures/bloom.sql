@@ -1,10 +1,28 @@
--- Bloom: sorted codes `word * 2^32 + bits`, one for each word of 32 bits that is not empty.
+-- Bloom: sorted codes `word * 2^32 + bits`, one for each word of 32 bits that is not empty. A small batch changes a few
+-- words of a row that has thousands: they are found in the sorted codes, and only new words make it sort them.
 CREATE OR REPLACE FUNCTION truelog.bloom_plus(a bigint[], b bigint[]) RETURNS bigint[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a ELSE (
-        SELECT array_agg(code ORDER BY code)
-        FROM (SELECT bit_or(code) AS code FROM unnest(a || b) AS code GROUP BY code >> 32) AS words
-    ) END
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    merged bigint[] := a; added bigint[] := '{}'; code bigint; place integer;
+BEGIN
+    IF a IS NULL THEN RETURN b; END IF;
+    IF cardinality(b) > 64 THEN  -- more searches would take longer than to sort everything
+        RETURN (
+            SELECT array_agg(words.code ORDER BY words.code)
+            FROM (SELECT bit_or(each) AS code FROM unnest(a || b) AS each GROUP BY each >> 32) AS words
+        );
+    END IF;
+    FOREACH code IN ARRAY coalesce(b, '{}') LOOP
+        place := width_bucket(code | 4294967295, a);  -- the last code of this word or of one before it
+        IF place > 0 AND a[place] >> 32 = code >> 32 THEN
+            merged[place] := a[place] | code;
+        ELSE
+            added := added || code;
+        END IF;
+    END LOOP;
+    IF added = '{}' THEN RETURN merged; END IF;
+    RETURN (SELECT array_agg(each ORDER BY each) FROM unnest(merged || added) AS each);
+END
 $$;
 
 -- What readers see of a Bloom filter: everything that `truelog.seen` needs.

@@ -1,10 +1,28 @@
--- Distinct: sorted codes `register * 64 + rank`, one for each register in use. The higher rank wins.
+-- Distinct: sorted codes `register * 64 + rank`, one for each register in use. The higher rank wins. A small batch changes
+-- a few registers of a row that has thousands: they are found in the sorted codes, and only new registers make it sort them.
 CREATE OR REPLACE FUNCTION truelog.distinct_plus(a integer[], b integer[]) RETURNS integer[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a ELSE (
-        SELECT array_agg(code ORDER BY code)
-        FROM (SELECT max(code) AS code FROM unnest(a || b) AS code GROUP BY code >> 6) AS registers
-    ) END
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    merged integer[] := a; added integer[] := '{}'; code integer; place integer;
+BEGIN
+    IF a IS NULL THEN RETURN b; END IF;
+    IF cardinality(b) > 64 THEN  -- more searches would take longer than to sort everything
+        RETURN (
+            SELECT array_agg(registers.code ORDER BY registers.code)
+            FROM (SELECT max(each) AS code FROM unnest(a || b) AS each GROUP BY each >> 6) AS registers
+        );
+    END IF;
+    FOREACH code IN ARRAY coalesce(b, '{}') LOOP
+        place := width_bucket(code | 63, a);  -- the last code of this register or of one before it
+        IF place > 0 AND a[place] >> 6 = code >> 6 THEN
+            merged[place] := greatest(a[place], code);
+        ELSE
+            added := added || code;
+        END IF;
+    END LOOP;
+    IF added = '{}' THEN RETURN merged; END IF;
+    RETURN (SELECT array_agg(each ORDER BY each) FROM unnest(merged || added) AS each);
+END
 $$;
 
 -- The union of the codes of many rows, which are written one after another. An aggregate over `distinct_plus` would sort

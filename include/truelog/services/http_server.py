@@ -1,6 +1,7 @@
 """The HTTP server of a service."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ def run_server(
         application = outlast(create, stopped)
     if stopped.is_set():
         return
+    gc.collect()
+    gc.freeze()  # or all requests would wait for each full garbage collection, which inspects all modules in 40 ms
     uvicorn.run(
         application,
         host=address.host,

@@ -21,6 +21,9 @@ from truelog.views.placeholders import filled
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
 
+# Sketches. Compression takes longer than the merge and hardly makes them smaller.
+_UNCOMPRESSED = ("integer[]", "bigint[]")
+
 _LOCK_TIMEOUT = "500ms"
 
 _PREDECESSOR = "SELECT FROM truelog.predecessor WHERE (view, version) = (%s, %s)"
@@ -150,10 +153,11 @@ def require_same_code(connection: Connection, compiled: CompiledView) -> None:
 
 def create_table(connection: Connection, of: Table, schema: str, name: str) -> None:
     """Create a table that rows can be merged into: the key is unique, and NULL equals NULL."""
+    columns = {n: f"{t} STORAGE EXTERNAL" if t in _UNCOMPRESSED else t for n, t in of.stored_columns.items()}
     connection.execute(
         sql.SQL("CREATE TABLE {table} ({columns}, UNIQUE NULLS NOT DISTINCT ({key})) {storage}").format(
             table=sql.Identifier(schema, name),
-            columns=definitions(of.stored_columns),
+            columns=definitions(columns),
             key=names(of.key_columns),
             storage=sql.SQL(_STORAGE),
         )

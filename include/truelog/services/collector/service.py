@@ -127,7 +127,6 @@ class Collector:
         self.producer.check()
         self.reload_ids()
         self.producer.start()
-        gc.freeze()  # or each full garbage collection would inspect all modules, which takes 40 ms
         gc.set_threshold(*_GARBAGE)
         with running(list(self._background())):
             yield
