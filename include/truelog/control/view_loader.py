@@ -4,7 +4,8 @@ Streams and batch jobs load their views here. A view that cannot be compiled is 
 affect the other views.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,20 +39,24 @@ class LoadedViews:
 
 
 def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views: Iterable[str]) -> LoadedViews:
-    """Load and compile these views, independently of each other."""
-    compiled: list[CompiledView] = []
+    """Load and compile these views, independently of each other. As many are compiled at once as Spark has cores.
+
+    The files are loaded one after the other, because what they print is redirected for the whole process.
+    """
+    declared: dict[str, View] = {}
     refused: dict[str, str] = {}
     sources: dict[str, str] = {}
     for name in views:
         file = settings.views_folder / f"{name}.py"
         try:
             before = declaration_files.digest(file)
-            one, source = load_compiled(spark, types, name, settings.views_folder), declaration_files.content(file)
+            declared[name], source = catalogue.load_view(name, settings.views_folder), declaration_files.content(file)
             if declaration_files.digest(file) == before:
                 sources[name] = source.decode()
-            compiled.append(one)
         except (Exception, SystemExit) as error:  # a file may raise anything when it is imported
-            refused[name] = f"{type(error).__name__}: {error}"
+            refused[name] = _reason(error)
+    compiled, uncompiled = _compile_all(spark, types, declared)
+    refused |= uncompiled
     topics = {topic for each in compiled for topic in each.view.topics}
     parts = [f"{each.name} {each.view.version} {each.fingerprint}" for each in compiled]
     # A fixed or new file counts as new code.
@@ -62,10 +67,33 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
 
 def load_compiled(spark: SparkSession, types: EventTypes, name: str, folder: Path) -> CompiledView:
     """Load and compile the view in a file of the folder. A file may raise anything when it is imported."""
-    view = catalogue.load_view(name, folder)
+    return _compiled(spark, types, name, catalogue.load_view(name, folder))
+
+
+def _compile_all(
+    spark: SparkSession, types: EventTypes, declared: Mapping[str, View]
+) -> tuple[list[CompiledView], dict[str, str]]:
+    """The views that could be compiled, in their order, and why the others could not."""
+    compiled: list[CompiledView] = []
+    refused: dict[str, str] = {}
+    with ThreadPoolExecutor(spark.sparkContext.defaultParallelism, thread_name_prefix="compile") as pool:
+        futures = {name: pool.submit(_compiled, spark, types, name, view) for name, view in declared.items()}
+    for name, future in futures.items():
+        try:
+            compiled.append(future.result())
+        except (Exception, SystemExit) as error:  # a transform may raise anything
+            refused[name] = _reason(error)
+    return compiled, refused
+
+
+def _compiled(spark: SparkSession, types: EventTypes, name: str, view: View) -> CompiledView:
     _require_keyed(name, view, types)
     schemas = {topic: records.schema(types[topic]) for topic in types}
     return compile_view(spark, name, view, schemas)
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def load_stored(
@@ -81,7 +109,7 @@ def load_stored(
         try:
             compiled.append(load_compiled(spark, types, each.view, each.write(settings)))
         except (Exception, SystemExit) as error:
-            refused[each] = f"{type(error).__name__}: {error}"
+            refused[each] = _reason(error)
     return compiled, refused
 
 

@@ -27,10 +27,9 @@ def connect(settings: Settings, *, autocommit: bool = False, writer: str | None 
     If a process is suspended during a transaction, the transaction ends after a timeout and releases its locks.
     """
     arguments = settings.database() | ({"application_name": session_name(writer)} if writer else {})
+    arguments["options"] += " -c idle_in_transaction_session_timeout=15s"
     connection: Connection = psycopg.connect(**arguments, autocommit=autocommit, connect_timeout=10)
     set_json_loads(exact_json.read, connection)
-    with connection.transaction():
-        connection.execute("SET SESSION idle_in_transaction_session_timeout = '15s'")
     return connection
 
 

@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, partial
@@ -48,7 +49,7 @@ from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicGuard
 from truelog.schema.event import EventType, EventTypes
 from truelog.spark.session import session
-from truelog.storage.database import connect
+from truelog.storage.database import Connection, connect
 from truelog.streaming.archive_topics import ArchiveTopics, Assessment, require_uncut
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
 from truelog.streaming.patience import OUTAGES, Patience, outlast_outage
@@ -90,13 +91,16 @@ class ArchiveApp:
                 self._archive(frame.sparkSession, batch_id)
 
     def _archive(self, spark: SparkSession, batch_id: int) -> None:
+        with closing(connect(self.settings, autocommit=True, writer=ARCHIVE)) as connection:
+            self._archive_by(connection, spark, batch_id)
+
+    def _archive_by(self, connection: Connection, spark: SparkSession, batch_id: int) -> None:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
-        with connect(self.settings) as connection:
-            event_registry.require_known(connection, self.types, end)
-        epochs, files = self._read(spark, begin, end)
+        event_registry.require_known(connection, self.types, end)
+        epochs, files = self._read(connection, spark, begin, end)
         faults.reach("archive.files_written")
         self.guard.require_unchanged(end)  # after the records were read
-        self._record((f.topic, f.partition, f.start) for f in files)
+        self._record(connection, ((f.topic, f.partition, f.start) for f in files))
         faults.reach("archive.before_commit")
         self._commit(begin, end, files, epochs)
         self.reached = epochs
@@ -104,18 +108,20 @@ class ArchiveApp:
         ticks = [tick for file in files for tick in file.ticks]
         self.clock = max([*(tick.time for tick in ticks), *([self.clock] if self.clock else [])], default=None)
         self.pending_ticks.extend(ticks)
-        self._start_quiet_days(end)
-        with connect(self.settings, writer=ARCHIVE) as connection:
+        self._start_quiet_days(connection, end)
+        with connection.transaction():
             lease.record_batch(connection, self.holder)
             add_late_counts(connection, ((file.topic, file.late_records) for file in files))
         self.patience.progressed()
 
-    def _read(self, spark: SparkSession, begin: Positions, end: Positions) -> tuple[Epochs, list[ArchivedFile]]:
+    def _read(
+        self, connection: Connection, spark: SparkSession, begin: Positions, end: Positions
+    ) -> tuple[Epochs, list[ArchivedFile]]:
         """Write the batch's files while no leader changes, so that all records are from the same log as `begin`."""
         for _ in range(_READS):
             epochs = self.guard.take_epochs(end)
             require_uncut(self.settings, begin, self.reached, epochs)
-            files = self._write(spark, begin, end)
+            files = self._write(self._days(connection), spark, begin, end)
             try:
                 self.guard.require_same_leaders(epochs, end)
             except LeaderChanged as changed:
@@ -124,8 +130,7 @@ class ArchiveApp:
             return epochs, files
         raise LeaderChanged(f"leaders changed in each of {_READS} attempts to read one batch")
 
-    def _write(self, spark: SparkSession, begin: Positions, end: Positions) -> list[ArchivedFile]:
-        days = self._days()
+    def _write(self, days: LogDays, spark: SparkSession, begin: Positions, end: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
         writer = FileWriter(WriterSettings.of(self.settings), self.types, self.tables, tails, self.clock)
         return write_ranges(spark, self.settings.kafka(KafkaUser.READER), begin.ranges_to(end), writer)
@@ -136,21 +141,19 @@ class ArchiveApp:
         with ThreadPoolExecutor(_TOPICS_AT_ONCE) as pool:
             list(pool.map(lambda append: commit(self.catalog, append), appends))
 
-    def _start_quiet_days(self, reached: Positions) -> None:
+    def _start_quiet_days(self, connection: Connection, reached: Positions) -> None:
         passed = [t for t in self.pending_ticks if reached.covers(Positions.from_json(t.ends).only(reached.offsets))]
         self.pending_ticks = [tick for tick in self.pending_ticks if tick not in passed]
         if passed:
             day = log_day.day_of(max(t.time for t in passed), self.settings.log_day_seconds)
-            new = self._days().quiet(reached, day)
-            self._record((topic, partition, start) for (topic, partition), start in new.items())
+            new = self._days(connection).quiet(reached, day)
+            self._record(connection, ((topic, partition, start) for (topic, partition), start in new.items()))
 
-    def _days(self) -> LogDays:
-        with connect(self.settings, writer=ARCHIVE) as connection:
-            return log_day.load_days(connection, self.begin.ids)
+    def _days(self, connection: Connection) -> LogDays:
+        return log_day.load_days(connection, self.begin.ids)
 
-    def _record(self, new: Iterable[tuple[str, int, log_day.Start]]) -> None:
-        with connect(self.settings, writer=ARCHIVE) as connection:
-            log_day.record_days(connection, self.holder, self.begin.ids, new)
+    def _record(self, connection: Connection, new: Iterable[tuple[str, int, log_day.Start]]) -> None:
+        log_day.record_days(connection, self.holder, self.begin.ids, new)
 
 
 def _append(

@@ -10,7 +10,9 @@ these fields, whose plan is hashed. A fingerprint begins with the number of its 
 
 import hashlib
 import json
+import logging
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ MEANING = 1
 Schemas = Mapping[str, StructType]
 
 _FORMULA = 2
+_asking = threading.local()  # `here` while this thread asks for a column that may be missing
 # Spark numbers its attributes and lambda variables differently in each process and run.
 _NUMBERED = re.compile(r"\w*#(\d+)L?")
 
@@ -117,12 +120,16 @@ def find_referenced(
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Keep PySpark from logging that a column is missing: here it is an answer, not an error."""
-    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
+    PySparkLogger.getLogger("DataFrameQueryContextLogger").addFilter(_is_loud)
+    _asking.here = True
     try:
         yield
     finally:
-        logger.disabled = before
+        _asking.here = False
+
+
+def _is_loud(_: logging.LogRecord) -> bool:
+    return not getattr(_asking, "here", False)
 
 
 def _selected(spark: SparkSession, view: View, fields: Schemas) -> DataFrame:
