@@ -58,7 +58,7 @@ platform: install
 
 # Tests the pages, the tracker and the shop in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install
-	.venv/bin/python -m pytest $(THREE_FILES) tests/pages/browser*.py tests/scenes/browser*.py
+	.venv/bin/python -m pytest $(THREE_FILES) -m "not nightly" tests/pages/browser*.py tests/scenes/browser*.py
 
 # Hours of runs that CI leaves out: a cluster, a soak, the mutation run, each test alone, and the gate under load. Each
 # green part is recorded. `make nightly PARTS="soak cluster"` runs some parts.

@@ -27,7 +27,8 @@ metric without enough history is *not checked*. The usual number of events is kn
 
 * **Backfill** any range of days. Days run oldest first, because each day is compared with the preceding days. Metrics
   are replaced. To repeat days that are done, choose to reprocess them.
-* **Manual run**: enter a date, or a time for the log day that contains it, and choose event types.
+* **Manual run**: enter a date, or a time for the log day that contains it, and choose event types. A manual run that
+  finds no log day fails in `judge`, and the log names the newest log days.
 
 **Red** means that producers are sending different data than before, not that a view is wrong. First steps, by red
 task:
@@ -41,17 +42,26 @@ task:
   * If the new data is right, change the event's bounds. The usual value adapts automatically within four days.
 * `wait`: the archive did not close the day in time. The log lists the topics. Check that `stream_archive` is healthy
   and that the `ticks` service is running (`truelog status`). Then clear the task.
-* `judge`: PostgreSQL or the object store is down. Clear the task when it is back. Report any other error.
+* `judge`: if a manual run has no log day, start another run with a day that the log names. Otherwise PostgreSQL or the
+  object store is down. Clear the task when it is back. Report any other error.
 """
 
 
 @task
-def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str]:
-    """Validate all event types in one process, because Great Expectations takes seconds to import."""
-    from truelog.batch.run_interval import RunInterval
+def judge(span: dict[str, Any], params: dict[str, Any], run_id: str, dag_run: Any) -> list[str]:
+    """Validate all event types in one process, because Great Expectations takes seconds to import.
+
+    A manual run without a log day fails, because the user would wait for a result. A scheduled run, or a day of a
+    backfill, may lie before the first log day.
+    """
+    from truelog.batch.run_interval import RunInterval, describe_missing
     from truelog.quality import event_quality
 
-    return event_quality.validate_days(Settings(), params["events"], RunInterval.from_dict(span), run_id)
+    settings, interval, by = Settings(), RunInterval.from_dict(span), dag_run.triggering_user_name
+    validated = event_quality.validate_days(settings, params["events"], interval, run_id, by)
+    if not validated and dag_run.run_type == "manual":
+        raise AirflowFailException(describe_missing(settings, interval))
+    return validated
 
 
 @judged(map_index_template="{{ label }}", retries=0)

@@ -20,6 +20,7 @@ from truelog.reports.cubes.completeness import completeness
 from truelog.reports.cubes.events import archived_events
 from truelog.reports.cubes.hourly import LONG, cube_to_read
 from truelog.reports.cubes.question import LONGEST, Question
+from truelog.reports.cubes.readable import readable_sql
 from truelog.serving import status as serving_status
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.audit_trail import OperationKind
@@ -74,10 +75,12 @@ def figures(form: Annotated[Form, Query()], user: SignedIn) -> Answer:
         served = serving_status.serving_statuses(connection).get(source.view)
         positions = _positions(connection, source.view)
         known = completeness(connection, source, question, None if served is None else served.as_of)
+        written = readable_sql(connection, source, question)
     columns = [{"name": e.name, "error": e.error, "comment": e.comment} for e in asked.figures]
     described = {"view": form.view, "source": source.view, "time": source.time, "keys": asked.keys, "columns": columns}
     period = {"since": question.since, "until": question.until, "before": question.since - question.span}
-    read = {"answer": served, "positions": positions, "may_export": may_compare(user), **parts(known)}
+    shown = {"sql": written.text, "sql_for_readers": written.for_readers}
+    read = {**shown, "answer": served, "positions": positions, "may_export": may_compare(user), **parts(known)}
     return Answer(**described, **period, by=form.by, order=form.order or asked.figures[0].name, **read, **parts(found))
 
 

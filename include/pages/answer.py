@@ -1,12 +1,14 @@
 """What a page asks for, as JSON, with the time at which it was read."""
 
+import html
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Response
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
 from pydantic_core import to_json, to_jsonable_python
 
 from truelog.storage import exact_json
@@ -15,6 +17,18 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+_TITLES = {403: "Not permitted", 404: "Not found"}
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title} · Truelog</title>
+<link rel="stylesheet" href="{root}/static/pages.css">
+</head>
+<body><main><h1>{title}</h1><p>{why}.</p><p><a href="{root}/flow">Flow</a> leads to the other pages.</p></main></body>
+</html>
+"""
 _DEEPEST = 100  # levels of nesting
 _TOO_DEEP = f"(nested in more than {_DEEPEST} levels)"
 
@@ -31,6 +45,15 @@ class Answer(Response):
 def refusal(detail: object, status: int) -> Response:
     """The reason for which a request is refused."""
     return Response(json.dumps({"detail": detail}), status, media_type=Answer.media_type)
+
+
+def declined(request: Request, detail: object, status: int) -> Response:
+    """The reason for which a request is refused: as a page, if a browser opened the address, or else as JSON."""
+    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+        return refusal(detail, status)
+    why = html.escape(str(detail).rstrip(".")).encode("utf-8", "backslashreplace").decode()
+    root = html.escape(request.scope.get("root_path", ""))
+    return HTMLResponse(_PAGE.format(title=_TITLES.get(status, "Refused"), why=why, root=root), status)
 
 
 def _json(found: dict[str, object]) -> bytes:

@@ -30,7 +30,7 @@ from pages import (
     versions,
 )
 from pages.access import administrator
-from pages.answer import refusal
+from pages.answer import declined, refusal
 from pages.failures import Failures
 from pages.headers import OURS, Headers
 from truelog.erasure import hold
@@ -64,10 +64,10 @@ def _require_storable(request: Request) -> None:
             raise BadInput(f"{name!r} contains the character U+0000, which no stored text has. Remove it")
 
 
-async def _decline(_: Request, error: Exception) -> Response:
+async def _decline(request: Request, error: Exception) -> Response:
     """FastAPI's own response cannot quote half a character."""
     assert isinstance(error, HTTPException)  # noqa: S101  the type that this function is registered for
-    return refusal(error.detail, error.status_code)
+    return declined(request, error.detail, error.status_code)
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
@@ -77,13 +77,13 @@ async def _invalid(_: Request, error: Exception) -> Response:
     return refusal(reasons, 422)
 
 
-async def _hold_back(_: Request, error: Exception) -> Response:
+async def _hold_back(request: Request, error: Exception) -> Response:
     """A query of a view that is held back after a restore. Other errors of PostgreSQL have no answer of their own."""
     if isinstance(error, psycopg.Error) and (reason := hold.refusal(error)):
-        return refusal(reason, 503)
+        return declined(request, reason, 503)
     raise error
 
 
-async def _refuse(_: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     """Any Truelog error without a status of its own means that a service is down."""
-    return refusal(str(error), _STATUS.get(type(error), 503))
+    return declined(request, str(error), _STATUS.get(type(error), 503))

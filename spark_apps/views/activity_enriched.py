@@ -77,5 +77,6 @@ VIEW = Group(
         "profile_version": "number of the author's profile changes until then; 0 before the first",
         "name": "the author's name then; NULL if the profile was closed or unknown",
     },
+    owner="social",
     version=2,
 )

@@ -97,5 +97,6 @@ VIEW = Join(
         "customers": "customers who bought both",
     },
     batch_only=True,
+    owner="shop",
     version=3,
 )

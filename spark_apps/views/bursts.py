@@ -71,5 +71,6 @@ VIEW = Group(
         "requests": "most requests in a window of five minutes, by corrected event time",
         "began_at": "time of the first request of the first such window",
     },
+    owner="security",
     version=2,
 )

@@ -100,5 +100,6 @@ VIEW = Group(
         "changed_at": "time of the last event that counts for the product's quantity, by corrected event time",
         "checked_out_at": "when the cart was checked out; NULL if it is open",
     },
+    owner="shop",
     version=3,
 )

@@ -68,6 +68,7 @@ VIEW = View(
         "cardinality(clicked) = cardinality(clicked_at)",
         "cardinality(appended_at) = cardinality(clicked_at)",
     ),
+    owner="search",
     version=2,
     meanings={
         "results": Meaning(

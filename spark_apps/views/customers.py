@@ -16,4 +16,5 @@ VIEW = captured(
         "is_active": "whether the customer may order",
         "since": "when the customer first ordered",
     },
+    owner="shop",
 )

@@ -174,6 +174,7 @@ def document(every: int, longest: int) -> Group:
             "checkpoints": Meaning("each document after every so many edits"),
         },
         columns=OF_DOCUMENT,
+        owner="editors",
         version=2,
     )
 

@@ -164,6 +164,7 @@ def timeline(popular: int) -> Join:
             "tweet_id": "the site's id for the tweet",
             "entries": "always 1",
         },
+        owner="social",
         version=2,
     )
 

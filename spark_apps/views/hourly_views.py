@@ -36,4 +36,5 @@ VIEW = View(
         "bytes": "bytes sent",
         "visitors": "distinct visitors, with a relative standard error of 2 %",
     },
+    owner="web analytics",
 )

@@ -32,5 +32,6 @@ VIEW = View(
         "response_ms_p95": "95 % of the response times are at most this, within 1 %",
         "response_ms_p99": "99 % of the response times are at most this, within 1 %",
     },
+    owner="web analytics",
     version=2,
 )

@@ -49,5 +49,6 @@ VIEW = View(
         "views": "page views",
         "bytes": "bytes sent",
     },
+    owner="web analytics",
     version=2,
 )

@@ -90,4 +90,5 @@ VIEW = Group(
         "name": "the customer's name then; NULL if the table had no such row",
         "city": "where the customer lived then; NULL if the table had no such row",
     },
+    owner="shop",
 )

@@ -51,5 +51,6 @@ VIEW = View(
         "company": "where the person works",
         "keywords": "skills and interests, separated by commas",
     },
+    owner="search",
     version=2,
 )

@@ -274,5 +274,6 @@ VIEW = Join(
         "comments": "comments on the post",
         "shares": "how often the post is shared",
     },
+    owner="social",
     version=2,
 )

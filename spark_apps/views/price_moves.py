@@ -85,5 +85,6 @@ VIEW = Group(
         "fall_at": "time of the trade before the fall",
         "trades": "trades of the hour",
     },
+    owner="trading",
     version=3,
 )

@@ -43,6 +43,7 @@ VIEW = View(
     key=("address",),
     measures={"policy": Latest(), "block": Latest()},
     dedupe="1 hour",
+    owner="security",
     version=2,
     columns={
         "address": "IPv4 or IPv6 address, or `all` for every address without its own policy",

@@ -40,4 +40,5 @@ VIEW = View(
         "views": "page views",
         "visitors": "distinct visitors, with a relative standard error of 2 %",
     },
+    owner="web analytics",
 )

@@ -61,4 +61,5 @@ VIEW = View(
         "ip": "address of the visitor; NULL if unknown",
         "requests": "page views",
     },
+    owner="security",
 )

@@ -3,4 +3,4 @@
 from searches.sources import SOURCES
 from truelog import Searches
 
-VIEW = Searches(sources=SOURCES, keep="7 days", publish=True, version=2)
+VIEW = Searches(sources=SOURCES, keep="7 days", publish=True, owner="search", version=2)

@@ -123,5 +123,6 @@ VIEW = Group(
         "is_first": "whether the run has the sensor's first reading of the hour, so it may have begun before",
         "is_last": "whether the run has the sensor's last reading of the hour, so it may go on",
     },
+    owner="factory",
     version=4,
 )

@@ -135,5 +135,6 @@ VIEW = Group(
         "entry": "path of the first page; NULL if the URL has none",
         "exit": "path of the last page; NULL if the URL has none",
     },
+    owner="web analytics",
     version=3,
 )

@@ -73,4 +73,5 @@ VIEW = View(
         "corrections": "events that reached the log more than an hour after the end of the hour",
         "status": "`open` until an hour after the end of the hour; then `complete`, or `corrected` by late events",
     },
+    owner="platform",
 )

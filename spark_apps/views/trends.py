@@ -53,5 +53,6 @@ VIEW = View(
         "term": "the word without case and accents, or the URL",
         "number": "searches with this word, or clicks on this URL",
     },
+    owner="search",
     version=2,
 )

@@ -60,4 +60,5 @@ VIEW = View(
         "seen": "the visitors: `truelog.seen(seen, 'v12')` is true for each of them, and for 1 % of all others if they "
         "are 100,000",
     },
+    owner="web analytics",
 )

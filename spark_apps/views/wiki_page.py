@@ -73,5 +73,6 @@ VIEW = View(
         "comment": "why the author changed the page",
         "edited_at": "time of the edit, by corrected event time",
     },
+    owner="editors",
     version=3,
 )

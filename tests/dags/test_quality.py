@@ -20,11 +20,12 @@ from truelog.archive.commit import Append, commit
 from truelog.archive.schema import TIME
 from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.archive.writer import FileWriter, WriterSettings, blueprint, load_archived_file
-from truelog.batch.run_interval import RunInterval
+from truelog.batch.run_interval import RunInterval, describe_missing
 from truelog.quality import event_quality, gx_docs, quality_history, quality_metrics
 from truelog.schema.event import Event
 from truelog.schema.loading.events import load_events
 from truelog.schema.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality
+from truelog.storage import audit_trail
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
@@ -175,7 +176,10 @@ def test_a_day_is_compared_with_earlier_days_and_names_unchecked_metrics(searche
         searches.archive(day, [Record(at, search(random.Random(n), at, late=0)) for n in range(count)])
     searches.archive(5, [])
     span = RunInterval(MORNING, MORNING + 6 * DAY)
-    assert event_quality.validate_days(searches.settings, [TOPIC, "click"], span, "run") == [TOPIC]
+    assert event_quality.validate_days(searches.settings, [TOPIC, "click"], span, "run", "oncall") == [TOPIC]
+    recorded = audit_trail.latest_operations(searches.connection, 6, "validate")
+    assert [(each.subject, each.doer) for each in recorded] == [(TOPIC, "oncall")] * 6
+    assert recorded[0].about == "2026-03-01 00:05:00, run"
     first, _, _, fourth, fifth, sixth = event_quality.results_of_run(searches.settings, "run", TOPIC)
     assert (first.success, first.failed) == (True, [])
     unjudged = {each.name for each in quality_history.day_metrics(searches.connection, TOPIC, MORNING) if each.unjudged}
@@ -227,3 +231,25 @@ def test_a_run_fails_if_an_event_type_is_out_of_bounds(
     assert b"malformed 50 %: at most 5 %" in (gx_docs.read_page(searches.settings, number or 0) or b"")
     [found] = event_quality.results_of_run(searches.settings, run.run_id, TOPIC)
     assert found.failed == ["malformed 50 %: at most 5 %"]
+
+
+def test_a_manual_run_without_a_log_day_fails_and_names_days(
+    dags: "DagBag", airflow_database: None, searches: Searches
+) -> None:
+    """A scheduled run of the same interval succeeds, because the archive may have begun later."""
+    empty = RunInterval(MORNING - timedelta(days=1), MORNING)
+    assert describe_missing(searches.settings, empty).startswith("the archive has no log day yet")
+    searches.archive(0, [])
+    searches.archive(1, [])
+    expected = (
+        "no log day of the chosen event types begins from 2026-02-28 00:00:00 to 2026-03-01 00:00:00; "
+        "the newest days: 2026-03-01 00:00:00, 2026-03-01 00:01:00"
+    )
+    assert describe_missing(searches.settings, empty) == expected
+    dag: Any = dags.dags["quality"]
+    run = dag.test(logical_date=MORNING)  # the end of the run's interval
+    states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+    assert states == {"wait": "success", "judge": "failed", "verdict": "upstream_failed"}
+    judge = dag.get_task("judge")
+    scheduled = SimpleNamespace(run_type="scheduled", triggering_user_name=None)
+    assert judge.python_callable(empty.as_dict(), {"events": [TOPIC]}, "scheduled", scheduled) == []

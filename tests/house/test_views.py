@@ -1,4 +1,7 @@
-"""Each view is one file with one test file. It runs no Python on rows, because such code is slow and fails late."""
+"""Each view is one file with one test file, and names its owner.
+
+It runs no Python on rows, because such code is slow and fails late.
+"""
 
 import ast
 from pathlib import Path
@@ -18,6 +21,21 @@ def without_a_test(root: Path) -> list[str]:
     tests = {path.stem.removeprefix("test_") for path in files(root, "tests/views/test_*.py")}
     missing = [f"spark_apps/views/{name}.py has no tests/views/test_{name}.py" for name in sorted(views - tests)]
     return missing + [f"tests/views/test_{name}.py tests a view that does not exist" for name in sorted(tests - views)]
+
+
+def without_an_owner(root: Path) -> list[str]:
+    """Views that do not say whom to ask about them."""
+    return [
+        f"{name} names no owner; the page of the view shows whom to ask"
+        for name, tree in modules(root, "spark_apps/views/*.py")
+        if not any(_is_owner(node) for node in ast.walk(tree)) and not name.endswith("__init__.py")
+    ]
+
+
+def _is_owner(node: ast.AST) -> bool:
+    if not isinstance(node, ast.keyword) or node.arg != "owner":
+        return False
+    return isinstance(node.value, ast.Constant) and bool(node.value.value)
 
 
 def with_python_in_rows(root: Path) -> list[str]:
@@ -40,6 +58,17 @@ def _word(node: ast.AST) -> str:
 
 def test_every_view_has_its_test() -> None:
     assert without_a_test(PROJECT) == []
+
+
+def test_every_view_names_its_owner() -> None:
+    assert without_an_owner(PROJECT) == []
+
+
+def test_a_view_without_an_owner_is_found(tmp_path: Path) -> None:
+    given = {"empty": "owner=''", "none": "", "right": "owner='us'"}
+    plant(tmp_path, {f"spark_apps/views/{name}.py": f"VIEW = View({each})" for name, each in given.items()})
+    found = [each.split()[0] for each in without_an_owner(tmp_path)]
+    assert found == ["spark_apps/views/empty.py", "spark_apps/views/none.py"]
 
 
 def test_no_view_runs_python_on_rows() -> None:

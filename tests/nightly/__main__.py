@@ -33,9 +33,10 @@ class Part:
     most_commits: int = OFTEN
 
 
-# The part `cases` has the tests that are marked `nightly`.
+# The part `cases` has the tests that are marked `nightly`. Jobs in Chromium are among them.
+_WITH_JOBS = ("-o", "python_files=test_*.py browser_jobs*.py")
 PARTS: dict[str, Part] = {
-    "cases": Part((*_PYTEST, "-m", "nightly")),
+    "cases": Part((*_PYTEST, "-m", "nightly", *_WITH_JOBS)),
     "cluster": Part((*_PYTEST, "tests/nightly/cluster.py")),
     "workers": Part((*_PYTEST, "tests/nightly/workers.py")),
     "small_batches": Part((*_PYTEST, "tests/nightly/small_batches.py")),

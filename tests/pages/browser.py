@@ -270,6 +270,17 @@ def test_data_that_cannot_be_refreshed_is_marked_as_old(signed_in: dict[str, Bro
     expect(page.locator("#trouble")).to_be_hidden()
 
 
+# The colour behind a node, as red, green and blue.
+GROUND = """node => {
+  const colour = (each) => getComputedStyle(each).backgroundColor;
+  while (node.parentElement && /, 0\\)$|transparent/.test(colour(node))) node = node.parentElement;
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.fillStyle = colour(node);
+  pen.fillRect(0, 0, 1, 1);
+  return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+}"""
+
+
 def test_inside_airflow_a_page_follows_its_theme(watched: Page) -> None:
     watched.goto("/plugin/truelog")
     page = framed(watched)
@@ -281,6 +292,8 @@ def test_inside_airflow_a_page_follows_its_theme(watched: Page) -> None:
             theme,
         )
         expect(page.locator(f"html[data-theme={theme}]")).to_be_attached()
+        around = watched.locator("iframe").evaluate(GROUND)
+        assert page.locator("body").evaluate(GROUND) == pytest.approx(around, abs=4)
 
 
 @pytest.mark.parametrize("watched", USERS, indirect=True)

@@ -1,46 +1,21 @@
 """The visual test in Chromium: the page of components against stored pictures, in both themes.
 
-A pixel differs if a channel differs by more than an eighth of its range. At most two percent of the pixels may differ,
-which allows for another version of Chromium. The pictures show DejaVu Sans (Debian's `fonts-dejavu-core`), because
-another font changes the layout. To store new pictures, delete the old pictures and run the test: it fails once.
+At most two percent of the pixels may differ, which allows for another version of Chromium. To store new pictures,
+delete the old pictures and run the test: it fails once.
 """
 
-import base64
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 
 from runtime.airflow import address
 from tests.pages.browsing import open_page, sign_in
+from tests.pages.picture_comparison import FONT, difference
 from truelog.support.settings import Settings
 
 PICTURES = Path(__file__).parent / "pictures"
 TOLERANCE = 0.02
-FONT = '* { font-family: "DejaVu Sans" !important } body > header { position: static !important }'
-SHARE_OF_DIFFERENT_PIXELS = """async (pictures) => {
-  const [one, other] = await Promise.all(pictures.map(async (picture) => {
-    const image = new Image();
-    image.src = `data:image/png;base64,${picture}`;
-    await image.decode();
-    const canvas = Object.assign(document.createElement("canvas"), { width: image.width, height: image.height });
-    const context = canvas.getContext("2d");
-    context.drawImage(image, 0, 0);
-    return context.getImageData(0, 0, image.width, image.height);
-  }));
-  if (one.width !== other.width || Math.abs(one.height - other.height) > 8) return 1;
-  const length = Math.min(one.data.length, other.data.length);
-  let different = 0;
-  for (let n = 0; n < length; n += 4) {
-    if ([0, 1, 2].some((channel) => Math.abs(one.data[n + channel] - other.data[n + channel]) > 32)) different += 4;
-  }
-  return different / length;
-}"""
-
-
-def difference(page: Page, one: bytes, other: bytes) -> float:
-    """The share of the pixels that differ; 1 if the sizes differ."""
-    return float(page.evaluate(SHARE_OF_DIFFERENT_PIXELS, [base64.b64encode(each).decode() for each in (one, other)]))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

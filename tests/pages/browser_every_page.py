@@ -10,9 +10,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, ViewportSize, expect
 
 from pages.files import PAGES
-from runtime.airflow_client import Airflow
-from tests.pages.axe import serious_problems
-from tests.pages.backfills import wanted
+from tests.pages.addresses import CONTRIBUTORS, TITLES
+from tests.pages.axe import accessibility_problems
 from tests.pages.browsing import (
     LAPTOP,
     PHONE,
@@ -22,39 +21,7 @@ from tests.pages.browsing import (
     unexpected,
 )
 from tests.pages.conftest import USERS
-from tests.pages.found_by_rules import RULE, SEARCH
-from truelog.support.settings import Settings
 
-CONTRIBUTORS = "components"  # a page for administrators
-TITLES = {
-    "flow": "Flow",
-    "streams": "Streams",
-    "views": "Views",
-    "analytics?view=page_views&by=host": "Analytics",
-    "analytics?view=page_views&by=page&where=host%3Dshop.example&hours=720": "Analytics",
-    "analytics?view=page_views&by=host&since=2020-01-01T00:00&until=2020-01-02T00:00": "Analytics",  # no rows
-    "rules": "Rules",
-    f"pattern?name={RULE}": RULE,
-    f"search?name={SEARCH}": SEARCH,
-    "view?name=page_views": "page_views",
-    "reconciliations": "Reconciliations",
-    "reconciliation?id=59": "page_views",
-    "certificates": "Certificates",
-    "certificates?view=page_views": "Certificates",
-    "quality": "Quality",
-    "quality?of=dead_letter": "Quality",
-    "dead-letters": "Dead letters",
-    "backfills": "No backfill is running",
-    "lag?reader=page_audience&hours=6&partitions=1": "Lag",
-    "freshness?hours=6": "Freshness",
-    "alerts": "3 open alerts",
-    "timeline": "Timeline",
-    "operations": "Operations",
-    "record?list=page_view": "Records",
-    "record?topic=page_view&partition=0&offset=0": "page_view 0:0",
-    "explain?view=page_views&where=host+is+NULL": "Explain",
-    CONTRIBUTORS: "Components",
-}
 SCREENS: dict[str, tuple[ViewportSize, Literal["light", "dark"]]] = {
     "laptop": (LAPTOP, "light"),
     "laptop, dark": (LAPTOP, "dark"),
@@ -90,13 +57,6 @@ class Look:
     commands: list[str]
     trouble: str
     problems: dict[str, list[str]]
-
-
-@pytest.fixture(scope="module")
-def full(planned: Settings, users: dict[str, Airflow], rejected: Settings, archived: Settings, ruled: Settings) -> None:
-    """A platform on which every page has something to show, one cancelled backfill included."""
-    made = users["oncall"].ask("POST", "/api/v2/backfills", wanted())["id"]
-    users["oncall"].ask("PUT", f"/api/v2/backfills/{made}/cancel")
 
 
 @pytest.fixture
@@ -146,7 +106,7 @@ def problems_by_screen(page: Page) -> dict[str, list[str]]:
         page.set_viewport_size(size)
         page.emulate_media(color_scheme=theme)
         page.evaluate("() => new Promise(requestAnimationFrame)")  # charts are drawn again at the new width
-        found[name] = [*serious_problems(page), *beyond_the_width(page)]
+        found[name] = [*accessibility_problems(page), *beyond_the_width(page)]
     page.set_viewport_size(LAPTOP)
     page.emulate_media(color_scheme="light")
     return found
@@ -162,7 +122,7 @@ def test_every_user_can_read_every_page(looks: dict[str, Look]) -> None:
     assert [address for address, each in looks.items() if not each.title.endswith(" · Truelog")] == []  # no script ran
 
 
-def test_no_page_has_a_serious_accessibility_problem_or_scrolls_sideways(looks: dict[str, Look]) -> None:
+def test_no_page_has_an_accessibility_problem_or_scrolls_sideways(looks: dict[str, Look]) -> None:
     wrong = {
         (address, screen): found for address, each in looks.items() for screen, found in each.problems.items() if found
     }
@@ -203,4 +163,4 @@ def test_what_a_reader_may_not_do_is_accessible_and_fits(opened: Page) -> None:
 def test_the_card_is_accessible(opened: Page) -> None:
     opened.goto("/")
     expect(opened.get_by_role("region", name="Truelog", exact=True)).to_contain_text("As of")
-    assert serious_problems(opened, within="section[aria-label=Truelog]") == []
+    assert accessibility_problems(opened, within="section[aria-label=Truelog]") == []

@@ -1,20 +1,14 @@
-"""Tests of the pages about views, rows, comparisons and backfills in Chromium: `make browser`.
-
-Each job of an operator is a script that counts clicks.
-"""
+"""Tests of the pages about views, rows, comparisons and backfills in Chromium: `make browser`."""
 
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from runtime.airflow_client import Airflow
-from tests.pages.backfills import finish_attempt, newest, store_result
-from tests.pages.browsing import Clicks, open_page
+from tests.pages.browsing import open_page
 from tests.pages.plausible import HOSTILE
 from truelog.support.settings import Settings
 
@@ -50,6 +44,7 @@ def test_a_view_begins_with_what_people_look_for(watched: Page) -> None:
         expect(facts.get_by_text(name, exact=True)).to_be_visible()
     expect(facts.get_by_role("img", name="Freshness in the last 24 hours")).to_be_visible()
     expect(facts).to_contain_text("shop 1,204 answers")
+    expect(facts).to_contain_text("Ownerweb analytics")
     expect(facts).to_contain_text(HOSTILE[0])
     expect(facts).to_contain_text("Work1.20 s for 1,000 records0.90 s to prepare, 0.30 s to merge (wall time)")
     expect(facts.locator(".badge").first).to_have_text("Fresh")
@@ -94,34 +89,6 @@ def test_rows_are_saved_as_shown(watched: Page) -> None:
         watched.get_by_role("link", name="CSV").click()
     head, row = Path(saved.value.path()).read_text().splitlines()
     assert (head, row.split(",")[1]) == ("minute,host,page,browser,views", '"""=HYPERLINK(1)"""')
-
-
-@pytest.mark.parametrize("watched", ["analyst"], indirect=True)
-def test_why_a_view_differs_is_at_most_three_clicks_away(watched: Page) -> None:
-    """From the list of views: the red verdict, and then the row."""
-    open_page(watched, "reconciliations?verdict=DIFFERENT")
-    job, name = Clicks(), "why a view differs"
-    job.click(watched.locator("main table a").first)
-    cause = watched.locator("[data-cause]")
-    expect(cause).to_contain_text(f"Wrong value by hand (1 row): {HOSTILE[1]}")
-    job.click(watched.get_by_role("link", name="Row", exact=True).first)
-    expect(watched.locator("#answer")).to_contain_text("No rows match.")  # the repair removed it
-    job.done(name, limit=3)
-
-
-@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
-def test_a_repair_is_at_most_three_clicks_away(planned: Settings, users: dict[str, Airflow], watched: Page) -> None:
-    open_page(watched, "view?name=click_through")
-    expect(watched.locator("[data-alert='view_different/click_through']")).to_contain_text("differs from its rebuild")
-    job, name = Clicks(), "repair a view"
-    job.click(watched.get_by_role("button", name="Repair this view"))
-    job.click(watched.locator("dialog").get_by_role("button", name="Repair", exact=True))
-    expect(watched.locator("#chosen-run")).to_contain_text("waits for its turn")
-    expect(watched.locator("main")).to_contain_text("This run has not compared a view yet")
-    job.done(name, limit=3)
-    newest = users["oncall"].runs("reconcile")[0]
-    assert newest["conf"] == {"views": ["click_through"], "repair": True}
-    assert newest["triggering_user_name"] == "oncall"
 
 
 def test_the_lineage_of_a_view_consists_of_links(watched: Page) -> None:
@@ -189,38 +156,6 @@ def test_the_form_of_a_backfill_comes_first_and_its_views_are_searched(watched: 
     expect(form.locator(".picker label:visible")).to_have_text(["page_audience"])
     form.get_by_role("button", name="No views").click()
     expect(form.locator("[name=views]:checked")).to_have_count(4)  # the views that the search hides stay chosen
-
-
-@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
-def test_a_backfill_of_chosen_days_and_its_own_report_are_at_most_eight_clicks_away(
-    planned: Settings,
-    users: dict[str, Airflow],
-    airflows: dict[str, Any],
-    watched: Page,
-) -> None:
-    open_page(watched, "backfills")
-    row = watched.locator("[role=gridcell][data-view=page_views]")
-    job, name = Clicks(), "backfill of chosen days"
-    row.nth(5).drag_to(row.nth(6))
-    job.clicks += 1
-    form = watched.get_by_role("form", name="Backfill")
-    job.click(form.locator("#views summary"))
-    job.click(form.get_by_role("button", name="No views"))
-    job.click(form.get_by_label("page_views"))
-    expect(form.locator(".costs li")).to_have_count(1)
-    expect(form.locator(".costs")).to_contain_text("page_views: A backfill recomputes the partials of its days")
-    job.click(form.get_by_role("button", name="Backfill"))
-    job.click(watched.get_by_role("button", name="Backfill 2 days"))
-    made = watched.locator("[data-backfill]").first
-    expect(made).to_contain_text("0 of 2 day-views done")
-    for day in newest(users["oncall"])["days"]:
-        started = finish_attempt(airflows, planned, users["oncall"], day["run"], "page_views")
-        store_result(planned, started, "page_views")
-    job.click(made.get_by_role("link", name="Report").last)
-    expect(watched.locator("main tbody tr")).to_have_count(1)
-    expect(watched.locator("main tbody")).to_contain_text("page_views")
-    assert started in unquote(watched.url)
-    job.done(name, limit=8)
 
 
 def test_certificates_are_listed_verified_and_saved(

@@ -77,12 +77,12 @@ def open_page(page: Page, name: str) -> None:
     expect(page.locator("#as-of")).to_contain_text("As of")
 
 
-def beyond_the_width(page: Page) -> list[str]:
+def beyond_the_width(page: Page | Frame) -> list[str]:
     """If the page scrolls sideways, the first elements that lie beyond its width."""
     return [] if is_wide_enough(page) else page.evaluate(_BEYOND) or ["too wide"]
 
 
-def is_wide_enough(page: Page) -> bool:
+def is_wide_enough(page: Page | Frame) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
 

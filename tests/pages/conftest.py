@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -18,6 +18,7 @@ from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
 from tests.deadline import deadline
+from tests.pages.backfills import wanted
 from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.servers import AIRFLOW, OnSharedServers, SharedServers
 from truelog.control import event_files, event_registry, topic_status
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
     from tests.library.versions.two_versions import TwoVersions
+    from tests.pages.job import Job
 
 USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
 # Bad events, the newest first.
@@ -207,6 +209,38 @@ def ruled(filled: Settings) -> Iterator[Settings]:
 
     with connect(filled, autocommit=True) as connection, found_by_rules(connection, filled.views_folder):
         yield filled
+
+
+@pytest.fixture(scope="module")
+def full(planned: Settings, users: dict[str, Airflow], rejected: Settings, archived: Settings, ruled: Settings) -> None:
+    """A platform on which every page has something to show, one cancelled backfill included."""
+    made = users["oncall"].ask("POST", "/api/v2/backfills", wanted())["id"]
+    users["oncall"].ask("PUT", f"/api/v2/backfills/{made}/cancel")
+
+
+@pytest.fixture
+def begin(
+    pages: Settings, signed_in: dict[str, "BrowserContext"], request: pytest.FixtureRequest
+) -> Iterator[Callable[[], "Job"]]:
+    """Begins a job in the way that a parameter says (`ways.each_job_in_its_ways`)."""
+    from tests.pages.job import Job
+
+    opened: list[Page] = []
+
+    def new() -> Job:
+        opened.append(signed_in[request.param.user].new_page())
+        return Job(opened[-1], request.param)
+
+    yield new
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def idle(airflows: dict[str, Any]) -> None:
+    """Airflow has no runs and no backfills."""
+    with psycopg.connect(**airflows) as connection:
+        connection.execute("TRUNCATE dag_run, backfill, asset_event CASCADE")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Records of hostile bytes: dead letters in the log, and archived records of two topics."""
+"""Records of hostile bytes: dead letters in the log, and archived records of three topics."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from truelog.sources.collector.parser import parse_event
 from truelog.storage.database import connect
 from truelog.support.settings import KafkaUser, Settings
 
-PAGE_VIEW = "page_view"
+PAGE_VIEW, PAYMENT = "page_view", "payment"
 _WRONG = {"type": PAGE_VIEW, "event_id": "e"}
 # Depths around the limit of Python's parser, at which the parser and the encoder may disagree.
 _DEEP = [b'{"type": "page_view", "url": %b1%b}' % (b"[" * n, b"]" * n) for n in (250, *range(900, 1000, 9), 100_000)]
@@ -56,9 +56,13 @@ def hostile_values(seed: int, number: int) -> tuple[bytes, ...]:
 
 
 def store_hostile(settings: Settings, values: tuple[bytes, ...]) -> int:
-    """Store the values as archived page views, and as dead letters in the log and in the archive. Their number."""
+    """Store the values as archived page views and payments, and as dead letters in the log and in the archive.
+
+    Return the number of dead letters. The first half of them is archived.
+    """
     rejected = reject_all(values)
-    archive_values(settings, PAGE_VIEW, "first-life", values)
+    for topic in (PAGE_VIEW, PAYMENT):
+        archive_values(settings, topic, "first-life", values)
     store_letters(settings, rejected, archived=len(rejected) // 2)
     return len(rejected)
 

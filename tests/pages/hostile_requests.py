@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from tests.deadline import deadline
 from tests.pages.asgi_answers import permissive
+from tests.pages.hostile_bytes import PAGE_VIEW, PAYMENT
 
 _TEXT = st.one_of(
     st.text(st.characters(), max_size=40),  # with U+0000 and half characters
@@ -34,7 +35,7 @@ _WHERE = st.builds("{}{}{}".format, st.sampled_from(("host", "minute", "views", 
 # Values that reach the code behind the first check.
 _KNOWN: Mapping[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("name", "view", "reader", "relation"), _VIEW),
-    "topic": st.sampled_from(("page_view", "dead_letter")),
+    "topic": st.sampled_from((PAGE_VIEW, PAYMENT, "dead_letter")),
     "where": _WHERE,
     "form": st.sampled_from(("csv", "json", "parquet")),
     "number": st.just(1),
@@ -73,7 +74,7 @@ def _refuse(constant: str) -> None:
 
 def about_stored(asker: Asker, letters: int, records: int) -> None:
     """Each stored record, on each page that shows it."""
-    for topic, number in (("dead_letter", letters // 2), ("page_view", records)):
+    for topic, number in (("dead_letter", letters // 2), (PAGE_VIEW, records), (PAYMENT, records)):
         for offset in range(number):
             asker.ask("record", "GET", f"data/record?topic={topic}&partition=0&offset={offset}")
         shown = asker.ask("records", "GET", f"data/records?topic={topic}&until=2100-01-01T00:00:00Z").json()

@@ -116,6 +116,26 @@ def test_only_administrators_see_the_components(users: dict[str, Airflow]) -> No
     assert found == {"analyst": 403, "oncall": 403, "admin": 200}
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "why"),
+    [
+        ("components", 403, "<h1>Not permitted</h1><p>Only administrators may open this page.</p>"),
+        ("export/rows.csv?name=page_views", 403, "requires permission to trigger the reconcile DAG.</p>"),
+        ("records", 404, "<h1>Not found</h1>"),
+        ("data/view?name=%3Cimg%3E", 404, "No view &#x27;&lt;img&gt;&#x27;.</p>"),
+    ],
+)
+def test_a_browser_shows_why_an_address_is_refused(users: dict[str, Airflow], path: str, status: int, why: str) -> None:
+    found = fetch(users["analyst"], "GET", path, Accept="text/html,*/*;q=0.8")
+    page = found.read().decode()
+    assert (found.status, found.headers.get_content_type()) == (status, "text/html")
+    assert why in page
+    assert 'href="/truelog/static/pages.css"' in page
+    assert fetch(users["analyst"], "GET", path, Accept="application/json").headers.get_content_type() == (
+        "application/json"
+    )
+
+
 def test_unknown_paths_and_names_return_404(users: dict[str, Airflow]) -> None:
     assert {path: fetch(users["admin"], "GET", path).status for path in ABSENT} == dict.fromkeys(ABSENT, 404)
 

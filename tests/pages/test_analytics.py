@@ -31,6 +31,7 @@ from truelog.reports.cubes import analytics, cube, events
 from truelog.reports.cubes.analytics import Analysis
 from truelog.reports.cubes.events import ArchivedEvents, archived_events
 from truelog.reports.cubes.question import Question
+from truelog.reports.cubes.readable import readable_sql
 from truelog.reports.cubes.statement import statement
 from truelog.schema.event import Event, EventType, Topic
 from truelog.storage import audit_trail, db_snapshot
@@ -174,6 +175,21 @@ def test_a_question_reads_the_rows_once(audience: Settings, snapshot: Connection
     made, parameters = statement(found, RANGE, found.figures[1])
     plan = [line for (line,) in snapshot.execute(sql.SQL("EXPLAIN ") + made, parameters)]
     assert len([line for line in plan if re.search(r"Scan .*on page_audience_v1", line)]) == 1
+
+
+@pytest.mark.parametrize("by", [None, "host"])
+def test_the_shown_sql_gives_the_figures_of_the_table(audience: Settings, snapshot: Connection, by: str | None) -> None:
+    """It has the values of the filters. If every figure is a sum, readers can run it."""
+    for where in ([], [Condition("host", Operator.EQUAL, HOSTILE[0])], [Condition("host", Operator.MISSING)]):
+        question = Question(RANGE.since, RANGE.until, where, by, "visitors")
+        shown = readable_sql(snapshot, cube.find_cube(audience, snapshot, "page_audience"), question)
+        found = analysed(audience, snapshot, question)
+        rows = [(row.value, *row.figures) for row in found.rows] if by else [(*found.total.figures,)]
+        assert snapshot.execute(shown.text.encode()).fetchall() == rows
+        assert not shown.for_readers
+    sums = readable_sql(snapshot, cube.find_cube(audience, snapshot, "page_views"), Question(RANGE.since, RANGE.until))
+    assert sums.for_readers
+    assert 'FROM "views"."page_views"' in sums.text
 
 
 def test_sketches_of_many_rows_are_united_in_linear_time(audience: Settings, snapshot: Connection) -> None:

@@ -15,6 +15,7 @@ from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_checks, certificate_store
 from truelog.reconcile.certificate import Certificate
 from truelog.reconcile.certificate_verifier import CertificateCheck, VerificationVerdict
+from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings
 
@@ -81,3 +82,8 @@ def test_each_view_has_its_newest_certificate_and_the_last_answer(
     assert (len(one["certificates"]), one["may_verify"]) == (48, True)
     with connect(certified) as connection:
         assert certificate_checks.latest_checks(connection, ["other"]) == {}
+        recorded = audit_trail.latest_operations(connection, 2, "verify")
+    assert [(each.subject, each.doer, each.about) for each in recorded] == [
+        (MADE.id, "oncall", "DIFFERENT"),
+        (MADE.id, "oncall", "EQUAL"),
+    ]

@@ -13,13 +13,13 @@ from tests.pages.fetch import fetch
 from tests.pages.hostile_bytes import hostile_values, store_hostile
 from truelog.support.settings import PROJECT, Settings
 
-EXAMPLES = 3  # of each route
-NOISE = 5  # random values, and as many torn values
+EXAMPLES = 6  # of each route
+NOISE = 20  # random values, and as many torn values
 
 
 @pytest.fixture(scope="module")
 def hostile(filled: Settings, kafka: Settings) -> tuple[int, int]:
-    """The numbers of dead letters and of archived records."""
+    """The numbers of dead letters, and of archived records of each other topic."""
     values = hostile_values(112, NOISE)
     return store_hostile(filled, values), len(values)
 
@@ -34,7 +34,7 @@ def test_every_route_answers_hostile_records_and_requests(
     )
     assert ended.returncode == 0, ended.stderr[-6000:]
     asked = json.loads(ended.stdout.splitlines()[-1])["asked"]
-    assert asked["record"] == hostile[0] // 2 + hostile[1]
+    assert asked["record"] == hostile[0] // 2 + 2 * hostile[1]
     assert asked.keys() >= {f"/{each}" for each in PAGES} | {
         "/data/vitals",
         "/export/rows.{form}",

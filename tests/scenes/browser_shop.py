@@ -23,7 +23,7 @@ from demo import shop as demo_shop
 from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.deadline import deadline, until
-from tests.pages.axe import serious_problems
+from tests.pages.axe import SERIOUS, accessibility_problems
 from tests.pages.browsing import collect_page_errors
 from tests.scenes.applications import start
 from truelog.support.errors import ServiceDown
@@ -255,7 +255,7 @@ def test_the_shop_has_no_serious_accessibility_problem(shop: Shop, chromium: Bro
         if path != "/":
             page.get_by_role("button", name="Add to cart").click()
             expect(page.locator("#cart li")).to_have_count(1)
-        assert serious_problems(page) == []
+        assert accessibility_problems(page, impacts=SERIOUS) == []
     examined.close()
 
 

@@ -89,19 +89,23 @@ function drawn({ open, resolved, silences, neglected, logs, may_handle: may, as_
 function history(resolved) {
   const unsent = resolved.filter((each) => !each.told_at);
   return [
-    past(resolved.filter((each) => each.told_at), "No resolved alerts with a notification."),
+    past(
+      resolved.filter((each) => each.told_at),
+      "No resolved alerts with a notification.",
+      "Newest first, with a notification",
+    ),
     unsent.length
       ? h(
         "details",
         { "data-key": "unsent" },
         h("summary", {}, `${count(unsent.length, "alert")} without a notification: silenced, or an effect of another`),
-        past(unsent, ""),
+        past(unsent, "", "Without a notification, newest first"),
       )
       : null,
   ];
 }
 
-function past(resolved, nothing) {
+function past(resolved, nothing, caption) {
   return table(
     ["Alert", "Opened (UTC)", "Duration", "Acknowledged by", "Cause"],
     resolved.map((each) => [
@@ -112,7 +116,7 @@ function past(resolved, nothing) {
       h("small", {}, seen(each.cause)),
     ]),
     nothing,
-    { caption: "The most recently resolved alerts", keys: resolved.map((each) => `resolved-${each.id}`) },
+    { caption, keys: resolved.map((each) => `resolved-${each.id}`) },
   );
 }
 

@@ -1,9 +1,24 @@
 // Analytics: the figures of one cube in a time range, by the values of a key column, beside the period before.
 import { keepInAddress, pairs } from "./address.js";
 import { eventsIn } from "./archived-events.js";
+import { bars } from "./bars.js";
 import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
-import { ago, count, duration, h, layerOf, link, moment, number, positions, seen, table, value } from "./kit.js";
+import {
+  ago,
+  count,
+  duration,
+  h,
+  layerOf,
+  link,
+  moment,
+  number,
+  positions,
+  seen,
+  seenLines,
+  table,
+  value,
+} from "./kit.js";
 import { choose } from "./list.js";
 import { keyConditions } from "./rows.js";
 import { reasonFor } from "./rights.js";
@@ -13,6 +28,7 @@ const RANGES = [["1", "Last hour"], ["24", "Last 24 hours"], ["168", "Last 7 day
   FIXED,
   "From … to …",
 ]];
+const LINES = "", BARS = "bars";
 const SECONDS = 10, LONG_SECONDS = 60; // between two answers, for ranges of up to a day and for longer ones
 const HOUR = 3_600_000, DAY = 24 * HOUR; // milliseconds
 const SHORT = 60; // characters of a value; its title has the whole text
@@ -26,10 +42,11 @@ export function show(given, { shown, form }) {
     until,
     by: given.get("by") ?? "",
     order: given.get("order") ?? "",
+    chart: given.get("chart") ?? LINES,
     where: given.getAll("where"),
   };
   let isFixed = since !== "", cubes = null, last = null, asked = "", offered = "";
-  const place = h("section", { id: "events" }), events = eventsIn(place);
+  const place = h("section", { id: "events", "aria-label": "Archived events" }), events = eventsIn(place);
   shown.after(place);
 
   const again = live(
@@ -74,6 +91,11 @@ export function show(given, { shown, form }) {
 
   function change(changes) {
     events.forget();
+    remember(changes);
+    again();
+  }
+
+  function remember(changes) {
     Object.assign(state, changes);
     keepInAddress({
       ...state,
@@ -81,7 +103,6 @@ export function show(given, { shown, form }) {
       since: isFixed ? state.since : "",
       until: isFixed ? state.until : "",
     });
-    again();
   }
 
   // Each cube has its own key columns and figures.
@@ -106,8 +127,15 @@ export function show(given, { shown, form }) {
     const order = choose("Figure", found.columns.map((each) => each.name), found.order, {
       change: () => change({ order: order.value }),
     });
+    const kind = choose("Chart", [[LINES, "Lines over time"], [BARS, "Bars by value"]], state.chart, {
+      change: () => {
+        remember({ chart: kind.value });
+        again.redraw();
+      },
+    });
     form.replaceChildren(cube, range, ...(isFixed ? ["since", "until"].map(end) : []), by);
     if (found.columns.length) form.append(order);
+    if (state.by) form.append(kind);
   }
 
   function end(name) {
@@ -156,7 +184,7 @@ function drawn(found, state, change, showEvents) {
     h("h1", {}, "Analytics", h("span", {}, " of ", link("view", { name: view }, view))),
     chips(state.where, change),
     layerOf(found.answer),
-    drawing(found),
+    drawing(found, state.chart),
     table(
       [by || "Total", ...columns.map(head), { title: `${order} before`, number: true }, {
         title: "Change",
@@ -170,6 +198,7 @@ function drawn(found, state, change, showEvents) {
     h("p", { class: "quiet" }, "The figures contain the events up to these positions:"),
     positions(found.positions),
     proved(found),
+    statement(found),
   ];
 
   // On a phone, a heading is the first part of its title.
@@ -245,15 +274,50 @@ function chips(where, change) {
   );
 }
 
-function drawing(found) {
-  const { course, order, state_rows: rows, open_from: open } = found;
+// Bars compare many values. Lines show the course of the largest ones, if the range has several steps.
+function drawing(found, kind) {
+  const { course, order, by, state_rows: rows, open_from: open } = found;
   const since = course.at[0], step = course.step;
   // The step that contains the moment is open.
   const openFrom = open === null ? undefined : since + Math.floor((Date.parse(open) / 1000 - since) / step) * step;
   if (!rows) return h("p", {}, "No row of the view is in this range. Choose another range, or remove a filter.");
+  const drawn = by && (kind === BARS || course.at.length < 2) ? barsOf(found) : null;
+  if (drawn) return drawn;
   return course.at.length > 1
     ? chart({ title: order, unit: "", write: figure, at: course.at, series: lines(course), openFrom })
     : null;
+}
+
+function barsOf({ rows, columns, order, by }) {
+  const place = columns.findIndex(({ name }) => name === order);
+  const amount = (given) => (given === null ? null : Number(given));
+  return bars({
+    title: order,
+    by,
+    write: figure,
+    rows: rows.map(({ value: text, figures, before }) => ({
+      name: title(text),
+      value: amount(figures[place]),
+      before: amount(before),
+    })),
+  });
+}
+
+// The statement of the table, for other tools.
+function statement({ sql, sql_for_readers: isForReaders }) {
+  return h(
+    "details",
+    { id: "sql" },
+    h("summary", {}, "SQL"),
+    h(
+      "p",
+      { class: "quiet" },
+      isForReaders
+        ? "Any reader of views can run this statement."
+        : "Only the owner of the database can run this statement. Readers see the estimate of each row, and estimates cannot be added.",
+    ),
+    h("pre", { class: "raw", tabindex: 0, role: "region", "aria-label": "SQL" }, seenLines(sql)),
+  );
 }
 
 // A single value has the same course as the total, so the period before is more use.

@@ -18,7 +18,7 @@ export function eventsIn(place) {
     const own = ++turn;
     place.replaceChildren(h("p", { class: "quiet", role: "status" }, "Reading the archive …"));
     const found = await ask("data/analytics/events", query).then(({ topics }) => topics.map(drawn), refused);
-    if (own === turn) place.replaceChildren(h("h3", {}, "Archived events"), ...found);
+    if (own === turn) place.replaceChildren(h("h2", {}, "Archived events"), ...found);
   }
 
   return { forget, show };

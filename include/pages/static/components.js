@@ -19,6 +19,7 @@ import {
   table,
   value,
 } from "./kit.js";
+import { withHeading } from "./theme.js";
 
 const NOW = "2026-01-01T12:00:00Z";
 const STATES = [
@@ -53,7 +54,9 @@ export function show(_, { shown, form }) {
     h("button", { type: "button", disabled: true }, "Disabled"),
     h("button", { type: "button", class: "yes" }, "Confirm"),
   );
-  shown.replaceChildren(
+  const drawn = h(
+    "div",
+    {},
     h(
       "div",
       { class: "components" },
@@ -62,6 +65,7 @@ export function show(_, { shown, form }) {
       ),
     ),
   );
+  shown.replaceChildren(...withHeading(drawn).childNodes);
   shown.setAttribute("aria-busy", "false");
   document.getElementById("as-of").replaceChildren("As of 12:00:00 UTC");
 }

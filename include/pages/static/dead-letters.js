@@ -71,7 +71,7 @@ function drawn(found, change, again) {
       })
       : null,
     h(
-      "h3",
+      "h2",
       {},
       "Reasons ",
       chosen
@@ -100,7 +100,7 @@ function drawn(found, change, again) {
     more ? h("p", { class: "quiet" }, `And ${count(more, "other reason")}.`) : null,
     letters.length
       ? [
-        h("h3", {}, "Dead letters"),
+        h("h2", {}, "Dead letters"),
         table(
           [...heads, { title: "Size", number: true }, "Record", "Sent again to"],
           letters.map((each) => [
@@ -139,7 +139,7 @@ function typed(name) {
 function next({ replay, may_replay: may, total, state }, again) {
   const { hours, type, text } = state;
   return [
-    h("h3", {}, "Send them again"),
+    h("h2", {}, "Send them again"),
     h(
       "p",
       {},

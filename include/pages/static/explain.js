@@ -137,7 +137,7 @@ function explained(answer, answered, question, now) {
   const { events, total, cost } = answer;
   return [
     h(
-      "h3",
+      "h2",
       {},
       badge(answer.verdict),
       answer.reason ? ` ${sentence(seen(answer.reason))}` : " The row follows from its events.",

@@ -77,6 +77,11 @@ export function seen(text) {
   return text.replace(INVISIBLE, (c) => `⟨${c.codePointAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`);
 }
 
+// A text whose lines stay lines.
+export function seenLines(text) {
+  return text.split("\n").map(seen).join("\n");
+}
+
 // The paragraphs of a docstring, with its line breaks removed.
 export function paragraphs(text) {
   return text.split(/\n\s*\n/).map((each) => seen(each.replace(/\s*\n\s*/g, " ")));

@@ -29,10 +29,13 @@ const TARGETS = {
   start: toApplication,
   release: toApplication,
   repair: toReader,
+  compare: toReader,
   cut_over: toReader,
   explain: toReader,
   different: toReader,
   unknown: toReader,
+  verify: (certificate) => link("certificates", { view: certificate.split("-")[0] }, seen(certificate)),
+  validate: (of) => link("quality", { of }, seen(of)),
   rejudge: (of) => link("quality", { of }, seen(of)),
   alert: toAlert,
   acknowledge: toAlert,
@@ -54,7 +57,7 @@ export function markAddress({ kind, subject, about }) {
   if (kind === "backfill") return `../dags/recompute/runs/${encodeURIComponent(about.split(": ")[0])}`;
   const comparison = ["different", "unknown"].includes(kind)
     ? about
-    : kind === "repair"
+    : ["repair", "compare"].includes(kind)
     ? /reconciliation (\d+)/.exec(about)?.[1]
     : null;
   return comparison ? `reconciliation?id=${comparison}` : toTarget(kind, subject).getAttribute("href");

@@ -2,7 +2,7 @@
 // greyed out. Screen readers announce only errors and changes of state.
 import { h, sentence, since } from "./kit.js";
 import { patch } from "./patch.js";
-import { showHeading } from "./theme.js";
+import { withHeading } from "./theme.js";
 
 const asOf = document.getElementById("as-of");
 const trouble = document.getElementById("trouble");
@@ -76,8 +76,7 @@ export function live(shown, fetchData, seconds, draw, state = () => "") {
     const text = JSON.stringify(found);
     if (text === before) return;
     before = text;
-    patch(shown, h("div", {}, draw(found)).childNodes);
-    showHeading(shown);
+    patch(shown, withHeading(h("div", {}, draw(found))).childNodes);
   }
 
   function redraw() {

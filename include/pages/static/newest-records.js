@@ -62,7 +62,7 @@ export function newestRecords(topics, given, again) {
 function drawn({ topic, records, more, trouble }, older) {
   if (trouble) return [h("p", { role: "alert", class: "means" }, trouble)];
   return [
-    h("h3", {}, `Records of ${topic}, newest first`),
+    h("h2", {}, `Records of ${topic}, newest first`),
     table(HEADS, records.map((each) => row(topic, each)), "No record is archived before this time.", {
       keys: records.map((each) => `${each.partition}:${each.offset}`),
     }),

@@ -104,7 +104,7 @@ function heatMap({ by_day: all, types }) {
   const known = types.filter((type) => all.some((each) => each.event === type));
   return h(
     "section",
-    { class: "days", "aria-label": "Results by event type and day" },
+    { class: "days" },
     h(
       "p",
       { class: "legend" },

@@ -68,11 +68,11 @@ function drawn(
         ],
       ].map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content))),
     ),
-    rules.length ? h("h3", {}, "Rules") : null,
+    rules.length ? h("h2", {}, "Rules") : null,
     rules.length
       ? table(["Rule", "Observed", "Result"], rules.map(rule), "", { keys: rules.map((each) => each.rule) })
       : null,
-    sample.length ? h("h3", {}, "Differing rows") : null,
+    sample.length ? h("h2", {}, "Differing rows") : null,
     sample.length && mayExport
       ? h(
         "p",
@@ -93,7 +93,7 @@ function drawn(
         rowOf,
       )
       : null,
-    repairs.length ? h("h3", {}, "Repaired rows") : null,
+    repairs.length ? h("h2", {}, "Repaired rows") : null,
     repairs.length ? sides(columns, repairs, ["before", "after"], ["Removed", "Added", "Changed"], rowOf) : null,
   ];
 }

@@ -2,7 +2,7 @@
 // it is recorded.
 import { keepInAddress } from "./address.js";
 import { ask, live } from "./live.js";
-import { badge, bytes, h, link, moment, number, seen, sentence, table, value } from "./kit.js";
+import { badge, bytes, h, link, moment, number, seen, seenLines, sentence, table, value } from "./kit.js";
 import { choose } from "./list.js";
 import { newestRecords } from "./newest-records.js";
 import { recordLink } from "./records.js";
@@ -42,7 +42,7 @@ export function show(given, { shown, form }) {
       return [
         ...heading(found),
         ...(newest?.drawn() ?? []),
-        h("h3", {}, view ? `Records that ${view} skips` : "Records that views skip"),
+        h("h2", {}, view ? `Records that ${view} skips` : "Records that views skip"),
         skippedTable(found),
       ];
     },
@@ -97,7 +97,7 @@ function rejected({ letter: l, may_replay: may, record: r }) {
         ],
       ].map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content))),
     ),
-    h("h3", {}, "The event"),
+    h("h2", {}, "The event"),
     fields.length
       ? table(
         ["Field", "Value", ""],
@@ -124,7 +124,7 @@ function rejected({ letter: l, may_replay: may, record: r }) {
       again: () => location.reload(),
     }),
     h("p", {}, link("dead-letters", { type: l.event_type ?? "", text: l.reason }, "Dead letters with this reason")),
-    h("h3", {}, "Its record"),
+    h("h2", {}, "Its record"),
   ];
 }
 
@@ -186,29 +186,25 @@ function drawn(current) {
       ]
         .map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content))),
     ),
-    letter ? null : h("h3", {}, "Views that read this topic"),
+    letter ? null : h("h2", {}, "Views that read this topic"),
     letter
       ? null
       : table(["View", "State", "Rows that name the record"], readers.map(reader), "No view reads this topic.", {
         keys: readers.map((each) => each.view),
       }),
-    h("h3", {}, "Raw value"),
+    h("h2", {}, "Raw value"),
     r.value === null ? value(null) : h("pre", { class: "raw" }, seenLines(r.value)),
     r.bytes > r.shown_bytes
       ? h("p", { class: "quiet" }, `The first ${bytes(r.shown_bytes)} of ${bytes(r.bytes)}.`)
       : null,
-    fields.length ? h("h3", {}, "Decoded fields") : null,
+    fields.length ? h("h2", {}, "Decoded fields") : null,
     fields.length ? table(["Field", "Value"], fields.map(([name, content]) => [name, value(content)])) : null,
-    h("h3", {}, "Headers"),
+    h("h2", {}, "Headers"),
     table(["Header", "Value"], r.headers.map(([name, content]) => [seen(name), value(content)]), "No headers."),
   ];
 }
 
 // Line breaks of the value are kept; other invisible characters are shown as their codes.
-function seenLines(text) {
-  return text.split("\n").map(seen).join("\n");
-}
-
 function reader({ view, state, reason, search, keys }) {
   const [kind, label] = STATES[state];
   return [

@@ -192,7 +192,7 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
   }
 
   shown.replaceChildren(
-    h("h3", {}, "Rows"),
+    h("h2", {}, "Rows"),
     h(
       "form",
       {

@@ -9,12 +9,14 @@ export function followTheme() {
   follow();
 }
 
-// Names the page in its heading and in the title of the browser's tab. A page that draws a heading of its own replaces
-// ours.
-export function showHeading(shown) {
-  const own = shown.querySelector("h1");
-  document.getElementById("heading").hidden = own !== null;
-  nameTab((own ?? document.querySelector("#heading h1")).firstChild.textContent.trim());
+// Names the page in its heading and in the title of the browser's tab. Until there is data, the heading is above the
+// form. A drawing without a heading of its own gets a copy, because all content of a page is in its landmarks.
+export function withHeading(drawn) {
+  const general = document.getElementById("heading");
+  if (!drawn.querySelector("h1")) drawn.prepend(general.firstChild.cloneNode(true));
+  general.hidden = true;
+  nameTab(drawn.querySelector("h1").firstChild.textContent.trim());
+  return drawn;
 }
 
 // Airflow uses one title for all of its pages, so the title is restored when the user leaves this page.

@@ -24,7 +24,7 @@ const LANES = {
   Starts: ["launch", "restart", "stop", "start"],
   Backfills: ["backfill"],
   Repairs: ["repair"],
-  Comparisons: ["different", "unknown"],
+  Comparisons: ["compare", "different", "unknown"],
 };
 const LANE = 26, LEFT = 110, RIGHT = 12;
 const PAGE = 100;

@@ -18,7 +18,7 @@ export function viewHistory(view, history, now) {
     course("bytes").some((each) => each !== null)
       ? chart({ title: "Size at comparisons", at, write: bytes, series: [{ name: "Size", values: course("bytes") }] })
       : null,
-    h("h4", {}, "Verdicts, each of 12 hours"),
+    h("h3", {}, "Verdicts, each of 12 hours"),
     h(
       "p",
       { class: "strip" },

@@ -13,7 +13,7 @@ const FINE = ["UP_TO_DATE", "BATCH_ONLY"];
 
 export function show(given, { shown, form }) {
   const name = given.get("name") ?? "";
-  const rows = h("section", { id: "rows" });
+  const rows = h("section", { id: "rows", "aria-label": "Rows" });
   let browsing = false;
   shown.after(rows);
   const again = live(shown, () => ask("data/view", { name }), 10, (found) => {
@@ -47,7 +47,7 @@ function drawn(found, again) {
     ),
     layerOf(entry.answer),
     sources.length ? lineage(entry, sources, at, now) : null,
-    h("h3", {}, "Columns"),
+    h("h2", {}, "Columns"),
     table(
       ["Column", "Aggregation", "Type", "Description"],
       columns.map((each) => [
@@ -68,9 +68,9 @@ function drawn(found, again) {
       )
       : null,
     costs ? h("p", { class: "quiet" }, costs) : null,
-    h("h3", {}, "Versions"),
+    h("h2", {}, "Versions"),
     versionTable(found, again),
-    h("h3", {}, "History"),
+    h("h2", {}, "History"),
     viewHistory(entry.view, history, now),
   ];
 }

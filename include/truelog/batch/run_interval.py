@@ -19,6 +19,8 @@ from truelog.support.settings import Settings
 
 _DATE = len("2026-11-01")
 _TICK = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LISTED = 5  # days in an error message
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,15 @@ def archived_days(settings: Settings, interval: RunInterval) -> list[datetime]:
     return [day for (day,) in rows if isinstance(day, datetime)]
 
 
+def describe_missing(settings: Settings, interval: RunInterval) -> str:
+    """Why a run of this interval has nothing to do, and which days another run can take."""
+    known = archived_days(settings, RunInterval(_EPOCH, datetime.now(UTC)))[-_LISTED:]
+    if not known:
+        return "the archive has no log day yet; the first one begins with the first archived record"
+    first, last, *newest = (f"{day:%Y-%m-%d %H:%M:%S}" for day in (interval.begin, interval.end, *known))
+    return f"no log day of the chosen event types begins from {first} to {last}; the newest days: {', '.join(newest)}"
+
+
 def topics_behind(settings: Settings, until: datetime) -> list[str]:
     """The topics whose archive has not reached the log day that begins at `until`.
 
@@ -100,6 +111,7 @@ def _requested(
     elif begins:
         return begins, begins + timedelta(days=1)
     else:
-        raise BadInput("a manual run needs a day: set `day`, or set `open` for the current log day")
+        also = ", or set `open` for the current log day" if "open" in params else ""
+        raise BadInput(f"a manual run needs a day: set `day`{also}")
     begin = log_day.as_datetime(log_day.day_of(moment, int(day.total_seconds())))
     return begin, begin + day

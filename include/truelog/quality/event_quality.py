@@ -15,22 +15,29 @@ from truelog.quality.gx_docs import DocsHead
 from truelog.quality.gx_runner import ValidationRule
 from truelog.quality.quality_history import ValidatedDay
 from truelog.schema.quality import QualityMetric
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
 log = logging.getLogger("truelog.quality")
 
 
-def validate_days(settings: Settings, events: Iterable[str], span: RunInterval, run: str) -> list[str]:
+def validate_days(
+    settings: Settings, events: Iterable[str], span: RunInterval, run: str, by: str | None = None
+) -> list[str]:
     """Measure and validate each log day in the span, and store the results under the run id.
 
-    Return the event types that have log days in the span.
+    Return the event types that have log days in the span. If a user asked, the audit trail names the user.
     """
     types = event_registry.event_types(settings)
     measured = quality_metrics.measure_days(settings, [types[event] for event in events if event in types], span)
     with connect(settings, autocommit=True) as connection:
         for event, day in measured:
             _validate(settings, connection, event, day, run)
+            if by is not None:
+                about = f"{day:%Y-%m-%d %H:%M:%S}, {run}"
+                audit_trail.record_operation(connection, OperationKind.VALIDATE, event, by, about)
     return list(dict.fromkeys(event for event, _ in measured))
 
 

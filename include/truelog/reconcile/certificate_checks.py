@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from psycopg.rows import class_row
 
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, storable
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ class StoredCheck:
 
 
 def store_check(connection: Connection, check: "CertificateCheck", run: str | None, doer: str) -> None:
+    """Store the result. The audit trail names who asked."""
+    audit_trail.record_operation(connection, OperationKind.VERIFY, check.certificate, doer, check.answer.value)
     connection.execute(
         "INSERT INTO truelog.certificate_check (certificate, answer, row_count, unequal_buckets, reason, run, doer) "
         "VALUES (%s, %s, %s, %s, %s, %s, %s)",

@@ -158,7 +158,7 @@ def _reconcile_beside(context: BatchContext, request: ReconcileRequest) -> list[
 
 
 def reconcile_views(context: BatchContext, request: ReconcileRequest) -> list[ReconcileResult]:
-    """Reconcile the views of the context."""
+    """Reconcile the views of the context. The audit trail names who asked, if a person did."""
     with connect(context.settings) as connection:
         reached = [merge.positions(connection, each) for each in context.views.compiled]
     with shared_events(context.spark, context.settings, reached) as shared:
@@ -173,7 +173,17 @@ def reconcile_views(context: BatchContext, request: ReconcileRequest) -> list[Re
                 positions = merge.positions(connection, view)
             return refused_result(context.settings, view, request, reason=error, at=positions)
 
-        return each_alone(context, compare_one, failed)
+        results = each_alone(context, compare_one, failed)
+    if request.doer != audit_trail.AIRFLOW:
+        _record_request(context.settings, results, request.doer)
+    return results
+
+
+def _record_request(settings: Settings, results: Sequence[ReconcileResult], doer: str) -> None:
+    with connect(settings) as connection:
+        for each in results:
+            about = f"{each.verdict}, reconciliation {each.id}"
+            audit_trail.record_operation(connection, OperationKind.COMPARE, each.view, doer, about)
 
 
 def refused_result(

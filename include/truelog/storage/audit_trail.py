@@ -18,6 +18,9 @@ class OperationKind(StrEnum):
     START = "start"
     LAUNCH = "launch"  # every start of an application, for any reason
     RELEASE = "release"
+    COMPARE = "compare"  # a user asked for a comparison of a view
+    VERIFY = "verify"  # of a certificate, which is the subject
+    VALIDATE = "validate"  # a user asked for a validation of a log day; the subject is the event type
     REPAIR = "repair"
     BACKFILL = "backfill"
     REJUDGE = "rejudge"  # a topic's history is judged by the newest version of its event type

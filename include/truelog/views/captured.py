@@ -27,8 +27,8 @@ def _last(values: Mapping[str, Column | str], is_deleted: Column) -> Column:
     return latest("source_place", deleted=is_deleted, **values)
 
 
-def captured(event_type: str, *, key: str, columns: Mapping[str, str]) -> View:
-    """The view of a table; `columns` has the meaning of each column beside the key."""
+def captured(event_type: str, *, key: str, columns: Mapping[str, str], owner: str = "") -> View:
+    """The view of a table; `columns` has the meaning of each column beside the key, and `owner` is whom to ask."""
     names = (key, *columns)
 
     def transform(changes: DataFrame) -> DataFrame:
@@ -58,4 +58,5 @@ def captured(event_type: str, *, key: str, columns: Mapping[str, str]) -> View:
             "place": "where the row's last change is in the order of all changes of the table",
             "transaction": "the id of the transaction that made the last change",
         },
+        owner=owner,
     )

@@ -16,6 +16,7 @@ from tests.beds.lab import Lab
 from tests.deadline import deadline, until
 from tests.library.letters import Letters, archive, send
 from truelog import Sum, View
+from truelog.control.view_loader import LoadedViews
 from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.log import topics
@@ -23,7 +24,7 @@ from truelog.log.positions import Positions
 from truelog.reconcile import reconcile_history
 from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause, Explanation
-from truelog.reconcile.reconcile import may_be_repaired, reconcile, refused_result
+from truelog.reconcile.reconcile import may_be_repaired, reconcile, reconcile_views, refused_result
 from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
 from truelog.reconcile.repair import repair
 from truelog.storage import audit_trail
@@ -182,13 +183,20 @@ def insert_only(lab: Lab) -> Iterator[None]:
 
 @pytest.mark.usefixtures("insert_only")
 def test_every_reconciliation_is_inserted_with_its_run(letters: Letters) -> None:
-    """Covers comparisons before and after a repair, and a refused comparison. A crash leaves no row without its run."""
+    """Covers comparisons before and after a repair, and a refused comparison. A crash leaves no row without its run.
+
+    The audit trail names who asked for the comparison and the repair.
+    """
     letters.plant("wrong", 7)
     request = ReconcileRequest(repair=True, run="scheduled__now", doer="oncall")
 
-    found = reconcile(letters.rebuilder.context, letters.compiled, request)
-    [operation] = audit_trail.latest_operations(letters.lab.connection, 1)
-    assert (operation.kind, operation.subject, operation.doer) == ("repair", letters.compiled.name, "oncall")
+    context = replace(letters.rebuilder.context, views=LoadedViews([letters.compiled]))
+    [found] = reconcile_views(context, request)
+    done = audit_trail.latest_operations(letters.lab.connection, 2)
+    assert [(each.kind, each.subject, each.doer) for each in done] == [
+        (kind, letters.compiled.name, "oncall") for kind in ("compare", "repair")
+    ]
+    assert done[0].about == f"EQUAL, reconciliation {found.id}"
     refused_result(letters.lab.settings, letters.compiled, request, reason="its job ran out of memory")
 
     assert (found.verdict, found.repaired) == ("EQUAL", 1)

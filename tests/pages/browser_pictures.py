@@ -1,0 +1,92 @@
+"""The visual test in Chromium of every page: with fixed answers and a fixed clock, against stored pictures.
+
+The pictures are half as wide and half as high as the page. CONTRIBUTING.md says how to renew them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, FloatRect, Page, ViewportSize
+
+from tests.pages import fixed_answers
+from tests.pages.addresses import CONTRIBUTORS, first_of_each_page
+from tests.pages.browsing import PHONE, sign_in
+from tests.pages.fixed_answers import PageAnswers
+from tests.pages.picture_comparison import FONT, difference, small
+from tests.pages.ways import DESK, Theme
+from truelog.support.settings import Settings
+
+PICTURES = Path(__file__).parent / "pictures" / "pages"
+ANSWERS = PICTURES / "answers.json.gz"
+PAGES = {name: address for name, address in first_of_each_page().items() if name != CONTRIBUTORS}
+SCREENS: dict[str, tuple[ViewportSize, Theme]] = {"desk": (DESK, "light"), "phone": (PHONE, "dark")}
+HIGHEST = 1_600  # pixels of a page
+SHARE, QUALITY = 0.5, 0.5
+TOLERANCE = 0.005
+MOST_BYTES = 800_000  # of all pictures
+
+
+@pytest.fixture(scope="module")
+def drawn(pages: Settings, chromium: Browser) -> Iterator[Page]:
+    context = sign_in(chromium, pages, "admin", bypass_csp=True)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def answers(drawn: Page, request: pytest.FixtureRequest) -> dict[str, PageAnswers]:
+    """The stored answers. If there are none, those of a new platform, which the fixture stores."""
+    if not ANSWERS.exists():
+        request.getfixturevalue("full")
+        fixed_answers.write(ANSWERS, {address: fixed_answers.record(drawn, address) for address in PAGES.values()})
+    return fixed_answers.read(ANSWERS)
+
+
+def picture(page: Page, screen: str) -> bytes:
+    size, theme = SCREENS[screen]
+    page.set_viewport_size(size)
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    page.wait_for_function("width => innerWidth === width", arg=size["width"])  # a busy machine resizes late
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    height = min(HIGHEST, page.evaluate("document.documentElement.scrollHeight"))
+    whole: FloatRect = {"x": 0, "y": 0, "width": size["width"], "height": height}
+    return page.screenshot(full_page=True, clip=whole, animations="disabled")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_looks_as_stored(drawn: Page, answers: dict[str, PageAnswers], name: str, tmp_path: Path) -> None:
+    blank = drawn.context.new_page()
+    fixed_answers.replay(drawn, PAGES[name], answers[PAGES[name]])
+    drawn.add_style_tag(content=FONT)
+    wrong = []
+    for screen in SCREENS:
+        stored, seen = PICTURES / f"{name}-{screen}.webp", tmp_path / f"{name}-{screen}.png"
+        seen.write_bytes(picture(drawn, screen))
+        taken = small(blank, seen.read_bytes(), SHARE, QUALITY)
+        if not stored.exists():
+            stored.write_bytes(taken)
+            wrong.append(f"{stored} did not exist. Look at it, and commit it")
+        elif (share := difference(blank, taken, stored.read_bytes())) > TOLERANCE:
+            wrong.append(f"{share:.1%} of the pixels of {stored} differ from those of {seen}")
+    blank.close()
+    assert wrong == []
+
+
+def test_a_part_that_lies_elsewhere_is_a_difference(drawn: Page, answers: dict[str, PageAnswers]) -> None:
+    blank = drawn.context.new_page()
+    fixed_answers.replay(drawn, PAGES["lag"], answers[PAGES["lag"]])
+    drawn.add_style_tag(content=FONT)
+    for screen in SCREENS:
+        before = small(blank, picture(drawn, screen), SHARE, QUALITY)
+        assert difference(blank, before, small(blank, picture(drawn, screen), SHARE, QUALITY)) == 0
+        moved = drawn.add_style_tag(content="#form { padding-left: 12px } h1 { padding-top: 12px }")
+        assert difference(blank, before, small(blank, picture(drawn, screen), SHARE, QUALITY)) > TOLERANCE
+        moved.evaluate("style => style.remove()")
+    blank.close()
+
+
+def test_the_pictures_are_small_and_each_belongs_to_a_page() -> None:
+    found = {each.stem: each.stat().st_size for each in PICTURES.glob("*.webp")}
+    assert found.keys() == {f"{name}-{screen}" for name in PAGES for screen in SCREENS}
+    assert sum(found.values()) + ANSWERS.stat().st_size < MOST_BYTES

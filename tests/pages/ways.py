@@ -1,0 +1,62 @@
+"""The ways in which a job is done: the size of the screen, the theme, a pointer or the keyboard alone, and the role.
+
+The gate does each job in three ways, one for each role, and covers every way with some job. `make nightly` does each
+job in every way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from itertools import product
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import ViewportSize
+
+from tests.pages.browsing import PHONE
+from tests.pages.conftest import USERS
+
+DESK: ViewportSize = {"width": 1440, "height": 900}
+SIZES = {"1440 px": DESK, "390 px": PHONE}
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, Theme] = ("light", "dark")
+HANDS = ("pointer", "keyboard")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a job is done, and by whom."""
+
+    size: str
+    theme: Theme
+    hand: str
+    user: str
+
+    def __str__(self) -> str:
+        return ", ".join(astuple(self))
+
+
+# A place in the list of a user's ways has a bit for the size, one for the theme and one for the hand.
+BY_USER = {user: [Way(*each, user) for each in product(SIZES, THEMES, HANDS)] for user in USERS}
+WAYS = [way for ways in BY_USER.values() for way in ways]
+_OTHER_HAND, _ALL_OTHER = 0b001, 0b111
+
+
+def ways_of(number: int) -> list[Way]:
+    """The ways in which the gate does the job with this number. Together they have each size, theme, hand and role."""
+    first = number % len(next(iter(BY_USER.values())))
+    places = (first, first ^ _ALL_OTHER, first ^ _OTHER_HAND)
+    return [ways[place] for ways, place in zip(BY_USER.values(), places, strict=True)]
+
+
+def parameters(number: int) -> Sequence[Any]:
+    """Every way, as parameters for pytest. Those that the gate leaves out are marked `nightly`."""
+    often = ways_of(number)
+    return [pytest.param(way, id=str(way), marks=() if way in often else pytest.mark.nightly) for way in WAYS]
+
+
+def each_job_in_its_ways(metafunc: pytest.Metafunc) -> None:
+    """Give the fixture `begin` the ways of the job. A job's number is its place in its file."""
+    if "begin" in metafunc.fixturenames:
+        jobs = [name for name in vars(metafunc.module) if name.startswith("test_")]
+        found = parameters(jobs.index(metafunc.function.__name__))
+        metafunc.parametrize("begin", found, indirect=True)
