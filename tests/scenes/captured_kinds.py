@@ -3,21 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from psycopg.rows import dict_row
 
 from runtime.postgresql import admin
 from tests.deadline import until
-from tests.scenes.captured_shop import CapturedShop
+from tests.scenes.captured_shop import CapturedShop, changes_of
 from truelog.capture import comparison, connector, snapshot, source_table, worker
 from truelog.log import topics
-from truelog.log.kafka_reader import messages
-from truelog.schema.change import Change, decode_changes
+from truelog.schema.change import Change
 from truelog.schema.event import EventType
 from truelog.schema.loading.events import load_event
 from truelog.support.errors import ServiceDown
@@ -117,20 +114,12 @@ class Kinds:
         found: list[dict[str, Any]] = []
 
         def captured() -> None:
-            found[:] = self._decoded()
+            found[:] = changes_of(self.settings, self.event_type)
             if max((each["source_lsn"] or 0 for each in found), default=0) < end:
                 raise ServiceDown("the changes have not reached the topic")
 
         until(captured, 60, "the changes of the table")
         return found
-
-    def _decoded(self) -> list[dict[str, Any]]:
-        end = topics.end_offsets(self.settings, [NAME]).at(NAME, 0)
-        values = [each.value() for each in messages(self.settings, NAME, 0, 0, end)]
-        times = pa.array([datetime.now(UTC)] * len(values), pa.timestamp("us", "UTC"))
-        decoded = decode_changes(self.event_type, pa.array(values, pa.binary()), times, self.event_type.future_limit)
-        rows: list[dict[str, Any]] = decoded.to_pylist()
-        return rows
 
 
 def row_of(event: dict[str, Any]) -> dict[str, Any]:

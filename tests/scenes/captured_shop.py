@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+from psycopg import sql
 
 import runtime
 from runtime import keeper, source_database
@@ -36,6 +37,7 @@ NAME = "customers"
 SLOT = "truelog_customers"
 _DROP = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
 INSERT = "INSERT INTO customers (id, name, email, city, credit, is_active, since) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+SOME = 2_000  # records
 
 
 @dataclass
@@ -70,8 +72,13 @@ class CapturedShop:
         assert found.verdict == comparison.EQUAL, (found, self.stream.tail())
         assert rows in (None, found.rows)
 
-    def current(self) -> list[tuple[Any, ...]]:
-        return self.world.ask("SELECT * FROM views.customers_current ORDER BY id")
+    def wait_until_equal(self, seconds: float, what: str) -> None:
+        self.stream.wait(lambda: self.compared().verdict == comparison.EQUAL, seconds, what)
+
+    def current(self, view: str = NAME) -> list[tuple[Any, ...]]:
+        """The rows of the table, as a view of it says."""
+        query = sql.SQL("SELECT * FROM {} ORDER BY id").format(sql.Identifier("views", f"{view}_current"))
+        return self.world.ask(query)
 
     def invalid(self) -> list[tuple[Any, ...]]:
         """The view's excluded records."""
@@ -88,14 +95,27 @@ class CapturedShop:
     def pid(self) -> int:
         return int(keeper.state(self.settings, "connect")["pid"])
 
-    def compacted(self) -> list[dict[str, Any]]:
-        """The valid changes that compaction keeps: the last record of each key, unless it is a tombstone."""
-        end = topics.end_offsets(self.settings, [NAME]).at(NAME, 0)
-        last = {each.key(): each.value() for each in messages(self.settings, NAME, 0, 0, end)}
-        values = [each for each in last.values() if each is not None]
-        times = pa.array([datetime.now(UTC)] * len(values), pa.timestamp("us", "UTC"))
-        decoded = decode_changes(self.event_type, pa.array(values, pa.binary()), times, self.event_type.future_limit)
-        return [each for each in decoded.to_pylist() if each["invalid"] is None]
+    def end(self) -> int:
+        """The end of the topic."""
+        return topics.end_offsets(self.settings, [NAME]).at(NAME, 0)
+
+    def wait_for_records(self, begin: int) -> None:
+        """Wait until some records are in the topic behind the beginning."""
+
+        def arrived() -> None:
+            if self.end() - begin < SOME:
+                raise ServiceDown("they have not reached the topic")
+
+        until(arrived, 60, f"{SOME:,} records")
+
+    def copy_customers(self, numbers: range) -> None:
+        """Insert customers in one transaction, and kill Connect when some of them are in the topic."""
+        before = self.end()
+        with self.connect() as session, session.cursor().copy("COPY customers (id, name) FROM STDIN") as copy:
+            for number in numbers:
+                copy.write_row((number, f"customer {number}"))
+        self.wait_for_records(before)
+        self.kill_connect()
 
     def kill_connect(self, meanwhile: str = "") -> None:
         """Kill Connect, which the supervisor starts again. `meanwhile` is a statement that runs before Connect does."""
@@ -126,20 +146,12 @@ class CapturedShop:
         worker.ask(self.settings, "PUT", f"/connectors/{name}/resume")
 
     def drop_slot(self, name: str = SLOT) -> None:
-        """Drop the slot as soon as no connector uses it."""
-
-        def dropped() -> None:
-            with psycopg.connect(**self.settings.source(), autocommit=True) as session:
-                session.execute(_DROP, (name,))
-                if session.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone():
-                    raise ServiceDown("the slot is in use")
-
-        until(dropped, 60, "the slot")
+        drop_slot(self.settings, name)
 
     def take_snapshot(self) -> None:
         """The way back: read the table again, until the view equals it."""
         snapshot.take(self.settings, self.event_type)
-        self.stream.wait(lambda: self.compared().verdict == comparison.EQUAL, 240, "the snapshot")
+        self.wait_until_equal(240, "the snapshot")
         assert self.verdict() is Verdict.OK
 
     def failed(self, name: str = NAME) -> str:
@@ -156,14 +168,36 @@ class CapturedShop:
         return reasons[0]
 
 
+def drop_slot(settings: Settings, name: str = SLOT) -> None:
+    """Drop the slot as soon as no connector uses it."""
+
+    def dropped() -> None:
+        with psycopg.connect(**settings.source(), autocommit=True) as session:
+            session.execute(_DROP, (name,))
+            if session.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone():
+                raise ServiceDown("the slot is in use")
+
+    until(dropped, 60, "the slot")
+
+
+def changes_of(settings: Settings, event_type: EventType) -> list[dict[str, Any]]:
+    """All records of a table's topic, decoded."""
+    name = event_type.name
+    end = topics.end_offsets(settings, [name]).at(name, 0)
+    values = [each.value() for each in messages(settings, name, 0, 0, end)]
+    times = pa.array([datetime.now(UTC)] * len(values), pa.timestamp("us", "UTC"))
+    decoded = decode_changes(event_type, pa.array(values, pa.binary()), times, event_type.future_limit)
+    changes: list[dict[str, Any]] = decoded.to_pylist()
+    return changes
+
+
 @contextmanager
-def captured_shop(world: World, folder: Path, first: list[tuple[Any, ...]], *statements: str) -> Iterator[CapturedShop]:
-    """The table with its first rows, Connect, the archive and a stream with the one view.
+def capturing(world: World, first: list[tuple[Any, ...]], *statements: str, **more: object) -> Iterator[Settings]:
+    """The table with its first rows, and Connect, on a platform with these further settings. Yields all settings.
 
     The owner of the table runs the statements before the table is prepared for its capture.
     """
-    views = copy_views(folder, NAME)
-    more = {"capture": "true", "source_database": f"{world.settings.database_name}_shop", "views_folder": views}
+    more |= {"capture": "true", "source_database": f"{world.settings.database_name}_shop"}
     with known(world.settings, **more):
         settings = Settings(home=world.settings.home)
         source_database.prepare(settings, captured_types(settings).values())
@@ -172,19 +206,28 @@ def captured_shop(world: World, folder: Path, first: list[tuple[Any, ...]], *sta
                 session.execute(statement.encode())
             session.cursor().executemany(INSERT, first)
         source_database.prepare(settings, captured_types(settings).values())
-        runtime.up(settings, {"connect"}, tethered=True)
+        try:
+            runtime.up(settings, {"connect"}, tethered=True)
+            yield settings
+        finally:
+            keeper.stop(settings, "connect")
+            drop_slot(settings)  # the server's next file may capture a table of the same name
+            drop_database(settings, settings.source_database)
+
+
+@contextmanager
+def captured_shop(world: World, folder: Path, first: list[tuple[Any, ...]], *statements: str) -> Iterator[CapturedShop]:
+    """The table that is captured, the archive, and a stream with the one view."""
+    views = copy_views(folder, NAME)
+    with capturing(world, first, *statements, views_folder=views) as settings:
         world = World(settings, world.traffic)
         stream, archive = start(settings, "stream.py"), start(settings, "archive.py")
         for each in (stream, archive):
             each.kept = True
-        shop = CapturedShop(world, settings, stream)
         try:
             stream.wait(lambda: world.caught_up(NAME, [NAME]), 240, "the view of the first rows")
-            yield shop
+            yield CapturedShop(world, settings, stream)
             assert [stream.end(), archive.end()] == [0, 0]
         finally:
             for each in (stream, archive):
                 each.die()
-            keeper.stop(settings, "connect")
-            shop.drop_slot()  # the server's next file may capture a table of the same name
-            drop_database(settings, settings.source_database)

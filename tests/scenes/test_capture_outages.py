@@ -15,12 +15,12 @@ from runtime.postgresql import admin
 from tests.beds.world import World
 from tests.deadline import until
 from tests.meanwhile import meanwhile
-from tests.scenes.captured_shop import NAME, SLOT, CapturedShop, captured_shop
+from tests.scenes.captured_shop import NAME, SLOT, CapturedShop, captured_shop, changes_of
 from tests.scenes.restarts import pids, require_restarted
 from truelog.alerts.sources import resources
 from truelog.capture import comparison
 from truelog.capture.slot import Verdict
-from truelog.log import topics
+from truelog.schema.record_validation import TOMBSTONE
 from truelog.support.errors import ServiceDown
 
 pytestmark = [pytest.mark.own_servers, pytest.mark.nightly]
@@ -80,7 +80,7 @@ def test_a_kill_while_changes_flow_loses_and_doubles_nothing(shop: CapturedShop,
         os.kill(before[service], signal.SIGKILL)
         until(partial(require_restarted, shop.settings, before), 90, f"the start of {service}")
         until(partial(require_more, done, len(done) + 200), 60, "changes after the kill")
-    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 240, "the view to be equal")
+    shop.wait_until_equal(240, "the view to be equal")
     assert shop.verdict() is Verdict.OK
 
 
@@ -155,5 +155,7 @@ def test_partitions_that_come_and_go_are_refused_or_found(shop: CapturedShop) ->
 
 
 def test_every_change_of_the_topic_is_valid(shop: CapturedShop) -> None:
-    assert topics.end_offsets(shop.settings, [NAME]).at(NAME, 0) > len(FIRST)
+    changes = changes_of(shop.settings, shop.event_type)
+    assert len(changes) > len(FIRST)
+    assert {each["invalid"] for each in changes} == {None, TOMBSTONE}
     assert shop.invalid_rows() == []

@@ -7,28 +7,26 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from itertools import cycle
-from typing import Any
 
-import psutil
 import pytest
 from pydantic import SecretStr
 
 from demo import capture as demo
-from runtime.service import log_file
 from tests.beds.world import World
 from tests.command import answer, truelog
-from tests.deadline import deadline, until
+from tests.deadline import deadline
 from tests.meanwhile import meanwhile
+from tests.scenes import written
 from tests.scenes.batch import Batch
 from tests.scenes.captured_kinds import NEVER, Kinds, captured_kinds, row_of
-from tests.scenes.captured_shop import NAME, CapturedShop, captured_shop
+from tests.scenes.captured_shop import NAME, CapturedShop, captured_shop, changes_of
+from tests.scenes.compacted_topic import compact, view_of_topic
+from tests.servers import Environment
 from truelog.alerts.sources import resources
 from truelog.capture import comparison, epochs, invalid_changes, last_comparison, snapshot, worker
 from truelog.capture.comparison import SourceComparison
 from truelog.capture.slot import Verdict
 from truelog.capture.source_table import publication
-from truelog.log import topics
-from truelog.log.kafka_reader import messages
 from truelog.schema.record_validation import TOMBSTONE
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
@@ -97,17 +95,7 @@ def test_the_changes_of_the_demo_reach_the_view(shop: CapturedShop) -> None:
 
 def test_a_kill_of_connect_in_a_large_copy_loses_and_doubles_nothing(shop: CapturedShop) -> None:
     """COPY gives several rows the same place in the log, at which the connector may stop."""
-    before = topics.end_offsets(shop.settings, [NAME]).at(NAME, 0)
-    with shop.connect() as session, session.cursor().copy("COPY customers (id, name) FROM STDIN") as copy:
-        for number in range(1_000, 21_000):
-            copy.write_row((number, f"customer {number}"))
-
-    def begun() -> None:
-        if topics.end_offsets(shop.settings, [NAME]).at(NAME, 0) - before < 2_000:
-            raise ServiceDown("the copy has not reached the topic")
-
-    until(begun, 60, "the first rows of the copy")
-    shop.kill_connect()
+    shop.copy_customers(range(1_000, 21_000))
     shop.require_equal(rows=20_001)
 
 
@@ -140,6 +128,23 @@ def test_a_look_at_the_changes_takes_as_many_portions_as_it_has_time_for(
         invalid_changes.follow(shop.settings, connection, shop.event_type, deadline(60))
         [all_] = invalid_changes.summaries(connection, [NAME]).values()
     assert (one.unjudged > 10_000, all_.unjudged) == (True, 0)
+
+
+@pytest.mark.nightly
+def test_transactions_of_a_hundred_thousand_rows_are_captured_whole(shop: CapturedShop) -> None:
+    """An insertion during which Connect is killed, a change and a deletion."""
+    shop.require_equal()
+    before = shop.current()
+    shop.copy_customers(range(200_000, 300_000))
+    shop.wait_until_equal(240, "the view of the new rows")
+    shop.require_equal(rows=len(before) + 100_000)
+    shop.run("UPDATE customers SET city = 'Bergen' WHERE id >= 200000")
+    shop.wait_until_equal(240, "the view of the changed rows")
+    changed = "SELECT count(*) FROM views.customers_current WHERE id >= 200000 AND city = 'Bergen'"
+    assert shop.world.ask(changed) == [(100_000,)]
+    shop.run("DELETE FROM customers WHERE id >= 200000")
+    shop.wait_until_equal(240, "the view without these rows")
+    assert shop.current() == before
 
 
 @pytest.mark.nightly
@@ -176,7 +181,7 @@ def test_a_new_snapshot_leaves_no_ghosts(shop: CapturedShop) -> None:
     assert (found["verdict"], found["extra"], found["missing"], found["different"]) == ("DIFFERENT", 100, 0, 0)
     shop.run("ALTER PUBLICATION truelog_customers SET (publish = 'insert, update, delete, truncate')")
     assert answer("capture", "snapshot", NAME) == {"event_type": NAME, "epoch": 2}
-    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 120, "the second snapshot")
+    shop.wait_until_equal(120, "the second snapshot")
     shop.run("UPDATE customers SET name = 'Ann again' WHERE id = 1")
     shop.require_equal(rows=19_901)
 
@@ -194,6 +199,37 @@ def test_special_numbers_long_values_and_new_columns_arrive_exactly(shop: Captur
         "INSERT INTO customers (id, name) VALUES (60, 'after the changes of the table')",
     )
     shop.require_equal()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("change", "cure"),
+    [
+        ("ALTER TABLE customers RENAME COLUMN city TO town", "ALTER TABLE customers RENAME COLUMN town TO city"),
+        ("ALTER TABLE customers DROP COLUMN city", "ALTER TABLE customers ADD COLUMN city text"),
+    ],
+)
+def test_without_a_declared_column_changes_are_invalid_and_a_snapshot_is_the_way_back(
+    shop: CapturedShop, change: str, cure: str
+) -> None:
+    """No value becomes NULL in the view. A deletion needs no other column than the key."""
+    shop.run("INSERT INTO customers (id, name, city) VALUES (90, 'Ann', 'Oslo'), (91, 'Bob', 'Rome')")
+    shop.require_equal()
+    before = shop.current()
+    shop.run(change, "DELETE FROM customers WHERE id = 91", "UPDATE customers SET name = 'Anna' WHERE id = 90")
+    verdict, reason = shop.verdicts(shop.event_type)[NAME]
+    assert (verdict, "public.customers has no column city" in reason) == (Verdict.STOPPED, True)
+    assert shop.compared().verdict == comparison.UNKNOWN
+    shop.stream.wait(lambda: shop.invalid_rows() != [], 60, "the invalid change")
+    [alert] = shop.invalid_rows()
+    assert alert.cause.startswith("1 rows. city: public.customers has no such column")
+    shop.stream.wait(lambda: shop.world.caught_up(NAME, [NAME]), 60, "the view")
+    assert shop.current() == [row for row in before if row[0] != 91]
+    shop.run(cure)
+    shop.take_snapshot()
+    assert shop.invalid_rows() == []
+    assert shop.world.ask("SELECT name FROM views.customers_current WHERE id >= 90 AND id <= 91") == [("Anna",)]
+    shop.run("DELETE FROM customers WHERE id = 90")
 
 
 @pytest.mark.nightly
@@ -239,30 +275,41 @@ def test_a_snapshot_of_an_empty_table_or_with_an_invalid_last_row_leaves_no_ghos
     assert shop.invalid_rows() == []
     shop.run("DELETE FROM customers")
     snapshot.take(shop.settings, shop.event_type)
-    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 120, "the snapshot of the empty table")
+    shop.wait_until_equal(120, "the snapshot of the empty table")
     shop.run("ALTER PUBLICATION truelog_customers SET (publish = 'insert, update, delete, truncate')")
     shop.require_equal(rows=0)
 
 
-def test_the_compacted_topic_alone_is_the_table(shop: CapturedShop) -> None:
-    """Every row of the last snapshot has changed since, so compaction has removed the snapshot's own records."""
-    shop.run("INSERT INTO customers (id, name) SELECT n, 'before' FROM generate_series(1, 5) n")
-    snapshot.take(shop.settings, shop.event_type)
-    shop.stream.wait(lambda: shop.verdict() is Verdict.OK, 120, "the slot")
-    shop.run("UPDATE customers SET name = 'after'", "DELETE FROM customers WHERE id = 5")
+def test_the_compacted_topic_alone_gives_the_view(shop: CapturedShop, batch: Batch) -> None:
+    """Kafka removes the rows of the last snapshot, because each of them has changed since, and the deleted row.
+
+    The topic still has rows that the snapshot did not contain. Only the end of the snapshot says that they are gone.
+    """
+    shop.run(
+        "DELETE FROM customers",
+        "INSERT INTO customers (id, name, email, city, credit, is_active, since) SELECT n, 'before', "
+        "n || '@shop.example', 'Oslo', n - 0.50, n > 2, '2020-02-29 12:00+00' FROM generate_series(1, 9) n",
+    )
+    shop.require_equal(rows=9)
+    shop.run(
+        "ALTER PUBLICATION truelog_customers SET (publish = 'insert, update')",
+        "DELETE FROM customers WHERE id > 5",
+        "ALTER PUBLICATION truelog_customers SET (publish = 'insert, update, delete, truncate')",
+    )
+    shop.take_snapshot()
+    shop.run(
+        "UPDATE customers SET name = 'after'",
+        "UPDATE customers SET email = NULL, credit = NULL, is_active = NULL, since = NULL WHERE id = 4",
+        "DELETE FROM customers WHERE id = 5",
+    )
     shop.require_equal(rows=4)
-    changes = shop.compacted()
-    assert rows_of(changes) == {row[0]: row[1] for row in shop.current()}
-    without = [each for each in changes if each["source_operation"] != "ended"]
-    assert len(rows_of(without)) > 4  # ghosts of earlier snapshots, which only the end of the last one closes
-
-
-def rows_of(changes: list[dict[str, Any]]) -> dict[int, str]:
-    """The table by the rule of the documentation, from changes in any order."""
-    closed = max((each["source_place"] for each in changes if each["source_closes"]), default="")
-    rows = {each["id"]: each for each in sorted(changes, key=lambda each: each["source_place"]) if each["id"]}
-    kept = (each for each in rows.values() if each["source_operation"] != "deleted" and each["source_place"] >= closed)
-    return {each["id"]: each["name"] for each in kept}
+    compact(shop)
+    changes = [each for each in changes_of(shop.settings, shop.event_type) if each["invalid"] is None]
+    ended = max(each["source_place"] for each in changes if each["source_operation"] == "ended")
+    assert {each["source_operation"] for each in changes if each["source_place"] > ended} == {"updated", "heartbeat"}
+    view = view_of_topic(batch, shop.settings)
+    assert shop.current(view) == shop.current()
+    assert {6, 7, 8, 9} <= {number for (number,) in shop.world.ask("SELECT id FROM views.customers_of_topic")}
 
 
 @pytest.mark.nightly
@@ -270,16 +317,11 @@ def test_an_attempt_of_a_snapshot_that_is_killed_leaves_no_ghosts(shop: Captured
     """Rows that only the killed attempt read are deleted before the next attempt, and no record says so."""
     shop.run("INSERT INTO customers (id, name) SELECT n, 'row' FROM generate_series(100001, 160000) n")
     shop.require_equal()
-    before = topics.end_offsets(shop.settings, [NAME]).at(NAME, 0)
+    before = shop.end()
     snapshot.take(shop.settings, shop.event_type)
-
-    def begun() -> None:
-        if topics.end_offsets(shop.settings, [NAME]).at(NAME, 0) - before < 3_000:
-            raise ServiceDown("the snapshot has not begun")
-
-    until(begun, 60, "the first rows of the snapshot")
+    shop.wait_for_records(before)
     shop.kill_connect(meanwhile="DELETE FROM customers WHERE id > 100000 AND id < 120000")
-    shop.stream.wait(lambda: shop.compared().verdict == comparison.EQUAL, 240, "the second attempt")
+    shop.wait_until_equal(240, "the second attempt")
 
 
 @pytest.fixture(scope="module")
@@ -315,23 +357,19 @@ def test_a_table_whose_capture_fails_stops_no_other(shop: CapturedShop, kinds: K
     assert {each: verdict for each, (verdict, _) in found.items()} == {NAME: Verdict.OK, name: Verdict.LOST}
 
 
-def test_secrets_are_in_no_log_topic_process_or_answer(shop: CapturedShop) -> None:
+def test_secrets_are_in_no_log_topic_process_or_answer(shop: CapturedShop, environment: Environment) -> None:
     settings = shop.settings
     fields = (settings.kafka_connect_password, settings.source_password, settings.connect_password)
     secrets = [field.get_secret_value().encode() for field in fields]
     assert all(len(secret) > 20 for secret in secrets)
-    answers = [worker.ask(settings, "GET", f"/connectors/{NAME}/{part}") for part in ("config", "status", "tasks")]
-    families = psutil.Process(shop.pid()), *psutil.Process(shop.pid()).children(recursive=True)
-    end = topics.end_offsets(settings, [NAME]).at(NAME, 0)
-    places = {
-        "answers": json.dumps(answers).encode(),
-        "arguments": " ".join(word for each in families for word in each.cmdline()).encode(),
-        "environment": json.dumps([each.environ() for each in families]).encode(),
-        "log": log_file(settings, "connect").read_bytes(),
-        "topic": b"".join(message.value() or b"" for message in messages(settings, NAME, 0, 0, end)),
-    }
-    assert all(places.values()), [name for name, found in places.items() if not found]
-    assert [name for name, found in places.items() if any(secret in found for secret in secrets)] == []
+    parts = ("config", "status", "tasks")
+    answers = {part: worker.ask(settings, "GET", f"/connectors/{NAME}/{part}") for part in parts}
+    found = {name: json.dumps(each).encode() for name, each in answers.items()}
+    found |= written.processes(shop.pid()) | written.records(settings)
+    found |= written.logs(settings.home, environment.server_home)
+    assert found.keys() >= {*parts, NAME, "connect.log", "kafka.log", "postgresql.log", "arguments", "environment"}
+    assert all(found[name] for name in (*parts, NAME, "connect.log", "arguments", "environment"))
+    assert [name for name, each in found.items() if any(secret in each for secret in secrets)] == []
 
 
 def test_connect_answers_nobody_without_the_password(shop: CapturedShop) -> None:

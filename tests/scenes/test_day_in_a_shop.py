@@ -8,20 +8,32 @@ import json
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import runtime
+from runtime import keeper
 from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.command import answer, process_answer, truelog
 from tests.deadline import until
-from tests.library.commands.command_client import CommandClient, send_until_answered
+from tests.library.commands.command_client import (
+    Answer,
+    CommandClient,
+    send_until_answered,
+    start_collector,
+    start_commands,
+)
+from tests.library.commands.log_contents import claims_of, require_claims
 from tests.library.listener import Listener, listening
 from tests.library.relay.read_topic import table
+from tests.nightly_cases import nightly_except
 from tests.scenes.batch import Batch
+from tests.scenes.captured_shop import CapturedShop, capturing
 from tests.scenes.collector_client import page_view, payment
 from tests.scenes.restarts import pids, require_restarted
 from tests.scenes.shop import PACE, Shop
@@ -52,6 +64,8 @@ CART: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("check_out_cart", 409, {}),
 )
 BATCH_ONLY = "also_bought"  # which a stream leaves out
+OF_CUSTOMERS = ("customers", "payments_enriched")  # from the time at which the table of customers is captured
+CUSTOMERS = [(1, "Ann", "ann@shop.example", "Oslo", "12.50", True, None), (2, "Bob", None, "Rome", "0", False, None)]
 READ = {topic for view in VIEWS.values() for topic in view.reads}
 
 
@@ -74,6 +88,15 @@ def shop(world: World, listener: Listener, tmp_path_factory: pytest.TempPathFact
         opened.serve()
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def customers(shop: Shop) -> Iterator[CapturedShop]:
+    """The shop's table of customers, which is captured from now on, and its views, which the stream finds."""
+    with capturing(shop.world, CUSTOMERS) as settings:
+        copy_views(settings.views_folder, *OF_CUSTOMERS)
+        shop.views = {**shop.views, **{name: catalogue.load_view(name) for name in OF_CUSTOMERS}}
+        yield CapturedShop(shop.world, settings, shop.catch_up())
 
 
 def test_visitors_are_served_although_the_services_are_killed(shop: Shop) -> None:
@@ -133,6 +156,64 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop, lis
     until(lambda: _require_bulk(listener, "opened"), 30, "the notification of the cart")
     assert answer("notifications", "retire", "bulk")["in_log"]
     until(lambda: _require_bulk(listener, "opened", "ended"), 30, "the last notification of the cart")
+
+
+@pytest.mark.parametrize("claimants", nightly_except(["24"], ["24", "1000"]))
+def test_one_of_many_claims_a_username_although_processes_are_killed(shop: Shop, claimants: str) -> None:
+    """A second collector dies between a decision and its answer, and the service dies while it publishes the decision.
+
+    Only the winner is in the log, and the same requests get the same answers. After a release, another gets the name.
+    """
+    settings, username, count = shop.world.settings, f"name{claimants}", int(claimants)
+    keeper.stop(settings, "commands")
+    service = start_commands(settings, "relay.sent:1:kill")
+    killed = start_collector(settings, "command.committed:1:kill", TRUELOG_COLLECTOR_COMMAND_SECONDS="1")
+    collectors = [killed, CommandClient(settings)]
+
+    def send(command: str, person: str, number: int) -> Answer:
+        turns, key = collectors if number % 2 else collectors[::-1], f"{username}-{command}-{person}"
+        return send_until_answered(turns, command, key, username=username, person_id=person)
+
+    def claim(number: int) -> Answer:
+        return send("claim_username", f"p{number}", number)
+
+    with shop.serving(), ThreadPoolExecutor(min(count, 64)) as pool:
+        running = pool.map(claim, range(count))
+        service.wait_kill()
+        keeper.start(settings, "commands")
+        answers = list(running)
+    killed.process.wait_kill()
+    [winner] = [number for number, each in enumerate(answers) if each.status in (200, 202)]
+    assert Counter(each.status for each in answers)[409] == count - 1
+    until(lambda: require_claims(settings, username, 1), 60, "the claim in the log")
+    assert claims_of(settings, username) == [("claimed", f"p{winner}")]
+    assert [claim(number) for number in (0, 1, winner)] == [answers[number] for number in (0, 1, winner)]
+
+    assert {send("release_username", f"p{winner}", 0).status, send("claim_username", "next", 0).status} <= {200, 202}
+    until(lambda: require_claims(settings, username, 3), 60, "the release and the next claim in the log")
+    assert claims_of(settings, username)[1:] == [("released", f"p{winner}"), ("claimed", "next")]
+
+
+@pytest.mark.nightly
+def test_customers_are_captured_although_connect_and_the_stream_are_killed(
+    shop: Shop, customers: CapturedShop, batch: Batch
+) -> None:
+    """The view equals the table, and a payment has the city that its customer had then. Both equal their rebuilds."""
+    shop.catch_up().die()
+    with shop.serving():
+        customers.copy_customers(range(1_000, 6_000))
+    shop.killed("stream", "merge.committed:1:kill")
+    customers.run("UPDATE customers SET city = 'Bergen' WHERE id = 1", "DELETE FROM customers WHERE id = 2")
+    customers.stream = shop.catch_up()
+    customers.require_equal(rows=5_001)
+    paid = payment(1, "succeeded", "NO") | {"event_id": "paid-by-ann", "customer_id": "1"}
+    assert shop.client.post(paid).status == 200
+    customers.run("UPDATE customers SET city = 'Turin' WHERE id = 1")
+    customers.require_equal()
+    shop.catch_up()
+    found = shop.world.ask("SELECT name, city FROM views.payments_enriched WHERE event_id = 'paid-by-ann'")
+    assert found == [("Ann", "Bergen")]
+    batch.require_equal_from_raw(OF_CUSTOMERS)
 
 
 def test_a_search_and_a_rule_find_later_events_although_the_stream_is_killed(shop: Shop, listener: Listener) -> None:

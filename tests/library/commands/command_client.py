@@ -2,6 +2,7 @@
 
 import json
 import socket
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -20,6 +21,12 @@ from truelog.services.commands import service as commands
 from truelog.support.errors import ServiceDown
 from truelog.support.setting_groups.services import Address
 from truelog.support.settings import Settings
+
+CART: dict[str, Any] = {"visitor_id": "v1", "product": "lamp"}
+
+
+def new_name() -> str:
+    return f"n{uuid.uuid4().hex[:12]}"
 
 
 @dataclass(frozen=True)
@@ -100,3 +107,12 @@ def send_until_answered(collectors: Sequence[CommandClient], command: str, key: 
 
     until(send, 120, f"an answer to {command}")
     return answers[-1]
+
+
+def ready(collector: Collector) -> Collector:
+    """The collector, as soon as it decides commands."""
+    cart = {"cart_id": new_name(), "visitor_id": "v1"}
+    assert send_until_answered([collector], "check_out_cart", new_name(), **cart).status == 409
+    free: dict[str, Any] = {"username": new_name(), "person_id": "p1"}
+    assert send_until_answered([collector], "release_username", new_name(), **free).status == 409
+    return collector

@@ -1,11 +1,12 @@
-"""Commands on real services: collectors decide them, the commands service publishes them, and both are killed."""
+"""Commands on real services: collectors decide them, and the commands service publishes them.
+
+`tests/scenes/test_day_in_a_shop.py` kills both while many claim one name.
+"""
 
 import json
 import re
 import uuid
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ from confluent_kafka import TopicPartition
 from tests.command import answer, truelog
 from tests.deadline import deadline, until
 from tests.library.commands.command_client import (
-    Answer,
+    CART,
     Collector,
+    new_name,
+    ready,
     send_until_answered,
     start_collector,
     start_commands,
 )
 from tests.library.commands.decisions import REGISTER
-from tests.nightly_cases import nightly_except
+from tests.library.commands.log_contents import claims_of
+from tests.library.services.door import closed_door
 from tests.scenes.applications import STARTED
 from tests.scenes.collector_client import record
 from tests.servers import copy_database, drop_database
@@ -34,17 +38,10 @@ from truelog.commands.folding import fold_positions
 from truelog.control import command_states, event_registry
 from truelog.log import range_reader, topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
-from truelog.log.kafka_reader import messages
 from truelog.log.positions import Positions
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, KafkaUser, Settings
-
-CART: dict[str, Any] = {"visitor_id": "v1", "product": "lamp"}
-
-
-def new_name() -> str:
-    return f"n{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture(autouse=True)
@@ -61,31 +58,6 @@ def ended() -> Iterator[None]:
 def collector(platform: Settings) -> Collector:
     start_commands(platform)
     return ready(start_collector(platform))
-
-
-def ready(collector: Collector) -> Collector:
-    """The collector, as soon as it decides commands."""
-    cart = {"cart_id": new_name(), "visitor_id": "v1"}
-    assert send_until_answered([collector], "check_out_cart", new_name(), **cart).status == 409
-    free: dict[str, Any] = {"username": new_name(), "person_id": "p1"}
-    assert send_until_answered([collector], "release_username", new_name(), **free).status == 409
-    return collector
-
-
-def in_log(settings: Settings, topic: str) -> list[dict[str, Any]]:
-    """The committed records of a topic, in the order of each partition."""
-    begins, ends = topics.earliest_offsets(settings, [topic]), topics.committed_ends(topics.client(settings), [topic])
-    return [
-        json.loads(message.value() or b"")
-        for partition, end in ends.offsets[topic].items()
-        for message in messages(settings, topic, partition, begins.at(topic, partition), end)
-    ]
-
-
-def claims_of(settings: Settings, username: str) -> list[tuple[str, str]]:
-    """What the log says about a username, in order."""
-    found = in_log(settings, CLAIM)
-    return [(each["verb"], each["holder"]) for each in found if each["name"] == f"username:{username}"]
 
 
 def test_an_answer_and_what_is_in_the_log(collector: Collector) -> None:
@@ -123,46 +95,6 @@ def test_an_answer_and_what_is_in_the_log(collector: Collector) -> None:
         ("add_to_cart", 200),
     ]
     assert "chair is not in the cart" in truelog("commands", "log", "--key", cart["cart_id"]).stdout
-
-
-@pytest.mark.parametrize("claimants", nightly_except(["24"], ["24", "1000"]))
-def test_one_claimant_wins_although_processes_are_killed(platform: Settings, claimants: str) -> None:
-    """A collector dies between a decision and its answer, and the service dies while it publishes the decision."""
-    service = start_commands(platform, "relay.sent:1:kill")
-    short = {"TRUELOG_COLLECTOR_COMMAND_SECONDS": "1"}
-    killed, kept = start_collector(platform, "command.committed:1:kill", **short), start_collector(platform, **short)
-    username, collectors = new_name(), [killed, kept]
-
-    def claim(number: int) -> Answer:
-        fields: dict[str, Any] = {"username": username, "person_id": f"p{number}"}
-        turns = collectors if number % 2 else collectors[::-1]
-        return send_until_answered(turns, "claim_username", f"{username}-{number}", **fields)
-
-    with ThreadPoolExecutor(min(int(claimants), 64)) as pool:
-        running = pool.map(claim, range(int(claimants)))
-        service.wait_kill()
-        start_commands(platform)
-        answers = list(running)
-    killed.process.wait_kill()
-    statuses = Counter(each.status for each in answers)
-    assert statuses[409] == int(claimants) - 1
-    assert statuses[200] + statuses[202] == 1
-    until(lambda: require_claims(platform, username, 1), 60, "the claim in the log")
-    [(verb, winner)] = claims_of(platform, username)
-    assert (verb, answers[int(winner[1:])].status in (200, 202)) == ("claimed", True)
-    assert [claim(number) for number in range(3)] == answers[:3]
-    assert claim(int(winner[1:])) == answers[int(winner[1:])]
-
-    released = kept.send("release_username", username=username, person_id=winner)
-    claimed = kept.send("claim_username", username=username, person_id="next")
-    assert {released.status, claimed.status} <= {200, 202}
-    until(lambda: require_claims(platform, username, 3), 60, "the release and the next claim in the log")
-    assert claims_of(platform, username) == [("claimed", winner), ("released", winner), ("claimed", "next")]
-
-
-def require_claims(settings: Settings, username: str, count: int) -> None:
-    if len(claims_of(settings, username)) < count:
-        raise ServiceDown("not in the log yet")
 
 
 @pytest.mark.nightly
@@ -204,6 +136,22 @@ def test_a_receipt_stays_a_receipt(platform: Settings) -> None:
     again = send_until_answered([made], "add_to_cart", "after", **cart, quantity=1)
     assert (again.status in (200, 202), again.json["version"]) == (True, 3)
     assert made.send("add_to_cart", "k", **cart, quantity=1) == first
+
+
+def test_while_postgresql_does_not_answer_no_command_is_decided(platform: Settings) -> None:
+    start_commands(platform)
+    key = new_name()
+    cart: dict[str, Any] = {"cart_id": new_name(), "quantity": 1, **CART}
+    with closed_door(platform) as door:
+        door.is_open = True
+        behind = {"TRUELOG_DATABASE_HOST": "127.0.0.1", "TRUELOG_DATABASE_PORT": str(door.port)}
+        made = ready(start_collector(platform, **behind))
+        door.close()
+        for _ in range(3):
+            found = made.send("add_to_cart", key, **cart)
+            assert (found.status, int(found.retry_after or 0) > 0) == (503, True), found
+        door.is_open = True
+        assert send_until_answered([made], "add_to_cart", key, **cart).json["version"] == 1
 
 
 def require_no_room(collector: Collector, cart: dict[str, Any]) -> None:
