@@ -47,6 +47,8 @@ LOADS = {
     "tests/laws/test_golden_digest.py": ("tests/laws/golden/",),
     "tests/library/runtime/test_runtime_compose.py": ("tests/library/runtime/compose_spec/",),
     "tests/library/runtime/test_made_files.py": (".devcontainer/", "docs/monitoring/prometheus.yml"),
+    "tests/library/tables/superset_bundle.py": ("docs/monitoring/superset/",),
+    "tests/library/tables/test_deploy_dashboard.py": ("docs/monitoring/",),
     "tests/library/services/test_registry.py": ("include/truelog/services/", "include/runtime/", "docker-compose.yml"),
 }
 # Changes that any test may notice. Documents and configuration files that are not listed here or above are read only by

@@ -1,4 +1,4 @@
-"""Each query of the Grafana dashboard of views runs in a real database, on the tables that the shipped views deploy."""
+"""Each query of the dashboards for Grafana and Superset runs in a real database, on the tables that views deploy."""
 
 import json
 import re
@@ -14,6 +14,7 @@ import yaml
 from runtime.credentials import PORTS
 from tests.beds.lab import Lab
 from tests.builders.views import forget
+from tests.library.tables import superset_bundle
 from truelog.support.settings import PROJECT, Settings
 from truelog.tables import deploy as table
 from truelog.views import catalogue
@@ -25,15 +26,22 @@ SOURCES = {
 }
 PANELS: list[dict[str, Any]] = BOARD["panels"]
 QUERIES = [target["rawSql"] for panel in PANELS for target in panel["targets"]]
-VIEWS = {view for query in QUERIES for view in re.findall(r"\bviews\.([a-z_]+)", query)}
+DATASETS = superset_bundle.parts("datasets")
+CHARTS = superset_bundle.parts("charts")
+STATEMENTS = [superset_bundle.statement(each, DATASETS[each["dataset_uuid"]]) for each in CHARTS.values()]
+VIEWS = {view for query in [*QUERIES, *STATEMENTS] for view in re.findall(r"\b(?:views|presented)\.([a-z_]+)", query)}
 PRESENTED = {"trends_rising": "trends"}
 NAMES = sorted({PRESENTED.get(each, each) for each in VIEWS})
+COLUMNS = """
+SELECT attname::text, replace(upper(format_type(atttypid, atttypmod)), ',', ', '), col_description(attrelid, attnum)
+FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0
+"""
 SUFFIX = f"_{uuid.uuid4().hex[:8]}"  # no other test uses these names
 
 
 def expanded(query: str, suffix: str = "") -> str:
     """The SQL that Grafana makes of its macros. Views have names with this suffix."""
-    query = re.sub(rf"\bviews\.({'|'.join(NAMES)})", rf"views.\1{suffix}", query)
+    query = re.sub(rf"\b(views|presented)\.({'|'.join(NAMES)})", rf"\1.\2{suffix}", query)
     until = datetime.now(UTC)
     since = until - timedelta(days=1)
     query = re.sub(r"\$__timeFilter\((\w+)\)", rf"\1 BETWEEN '{since:%FT%TZ}' AND '{until:%FT%TZ}'", query)
@@ -43,7 +51,7 @@ def expanded(query: str, suffix: str = "") -> str:
 
 @pytest.fixture
 def shipped(lab: Lab) -> Iterator[Lab]:
-    """The tables of the views that the dashboard reads, and of no other view."""
+    """The tables of the views that the dashboards read, and of no other view."""
     for name in NAMES:
         table.deploy_table(lab.connection, lab.compiled(name + SUFFIX, catalogue.load_view(name)))
     yield lab
@@ -51,7 +59,7 @@ def shipped(lab: Lab) -> Iterator[Lab]:
 
 
 def test_each_query_runs_as_the_analyst(shipped: Lab) -> None:
-    """With the fields of the data source."""
+    """With the fields of Grafana's data source. Superset's datasets have the types and comments of the relations."""
     settings, source = shipped.settings, SOURCES["truelog-views"]
     signed = settings.database() | {"user": source["user"], "password": settings.analyst_password.get_secret_value()}
     signed |= {"sslmode": source["jsonData"]["sslmode"]}
@@ -61,6 +69,40 @@ def test_each_query_runs_as_the_analyst(shipped: Lab) -> None:
             names = {each.name for each in connection.execute(expanded(query, SUFFIX).encode()).description or ()}
             assert "$" not in expanded(query)
             assert "time" in names or "table" in {p["type"] for p in PANELS if p["targets"][0]["rawSql"] == query}
+        for query in STATEMENTS:
+            connection.execute(expanded(query, SUFFIX).encode())
+        for dataset in DATASETS.values():
+            require_columns(connection, dataset)
+
+
+def require_columns(connection: psycopg.Connection, dataset: superset_bundle.Part) -> None:
+    name = expanded(superset_bundle.relation(dataset), SUFFIX)
+    found = {column: each for column, *each in connection.execute(COLUMNS, (name,))}
+    columns = {each["column_name"]: each for each in dataset["columns"]}
+    assert {each: [columns[each]["type"], columns[each]["description"]] for each in columns} == {
+        each: found[each] for each in columns
+    }
+    assert {each for each in columns if columns[each]["is_dttm"]} == {
+        each for each in columns if found[each][0] == "TIMESTAMP WITH TIME ZONE"
+    }
+    [(meaning,)] = connection.execute("SELECT obj_description(%s::regclass, 'pg_class')", (name,)).fetchall()
+    assert dataset["description"] == meaning
+
+
+def test_the_bundle_of_superset_holds_together() -> None:
+    [database] = superset_bundle.parts("databases").values()
+    port, name = PORTS["postgresql"], Settings.model_fields["database_name"].default
+    assert database["sqlalchemy_uri"] == f"postgresql+psycopg2://analyst:{10 * 'X'}@127.0.0.1:{port}/{name}"
+    assert {each["database_uuid"] for each in DATASETS.values()} == {database["uuid"]}
+    assert {each["dataset_uuid"] for each in CHARTS.values()} == set(DATASETS)
+    [board] = superset_bundle.parts("dashboards").values()
+    place = board["position"]
+    shown = {each["meta"]["uuid"]: each for each in place.values() if "type" in each and each["type"] == "CHART"}
+    assert {each: shown[each]["meta"]["sliceName"] for each in shown} == {
+        each["uuid"]: each["slice_name"] for each in CHARTS.values()
+    }
+    for row in place["GRID_ID"]["children"]:
+        assert sum(place[each]["meta"]["width"] for each in place[row]["children"]) <= 12
 
 
 def test_each_panel_has_a_place_and_the_chosen_data_source() -> None:
@@ -93,5 +135,5 @@ def test_each_dashboard_finds_its_data_source() -> None:
 
 
 def test_no_query_adds_distinct_counts_or_quantiles() -> None:
-    added = re.compile(r"\b(?:sum|avg)\((?:visitors|\w+_p\d+)")
-    assert [query for query in QUERIES if added.search(query)] == []
+    added = re.compile(r"\b(?:sum|avg)\((?:visitors|\w+_p\d+)", re.IGNORECASE)
+    assert [query for query in [*QUERIES, *STATEMENTS] if added.search(query)] == []
