@@ -8,6 +8,7 @@ import json
 import resource
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -35,7 +36,7 @@ RATE = 200  # events per second
 _AT_ONCE = 50  # subscribers that connect
 _BEAT_SECONDS = 0.01
 _LOOK_SECONDS = 0.1
-_WARM_SECONDS = 20.0
+_IDLE_SECONDS, _WARM_SECONDS = 20.0, 20.0
 _PATIENCE_SECONDS = 180.0
 _DATA = b"data: "
 
@@ -126,12 +127,11 @@ def run(settings: Settings, application: Application, seconds: float) -> Row:
     following.start()
     try:
         first(_LOOK_SECONDS, lambda: subscribers.connected == SUBSCRIBERS, within=_PATIENCE_SECONDS, what="subscribers")
+        [api] = [psutil.Process(each.pid) for each in runtime.status(settings) if each.name == "api"]
+        idle_cores = cores_of(api, _idle)
         events.send(0, _WARM_SECONDS)
         warm = int(_WARM_SECONDS * RATE)
-        [api] = [psutil.Process(each.pid) for each in runtime.status(settings) if each.name == "api"]
-        before, began = sum(api.cpu_times()[:2]), time.monotonic()
-        events.send(warm, seconds)
-        cores = (sum(api.cpu_times()[:2]) - before) / (time.monotonic() - began)
+        cores = cores_of(api, lambda: events.send(warm, seconds))
         wanted = [key_of(number) for number in range(warm, warm + int(seconds * RATE))]
         arrived = subscribers.arrived
         first(_LOOK_SECONDS, lambda: arrived.keys() >= {*wanted}, within=_PATIENCE_SECONDS, what="all changes")
@@ -147,8 +147,21 @@ def run(settings: Settings, application: Application, seconds: float) -> Row:
         RATE,
         "alone",
         f"acknowledged to the subscriber of the changed row, {len(ordered):,} events",
-        more=percentiles(ordered) | {"api_cores": cores},
+        more=percentiles(ordered) | {"api_cores": cores, "idle_api_cores": idle_cores},
     )
+
+
+def _idle() -> None:
+    """Wait, while no event comes."""
+    end = time.monotonic() + _IDLE_SECONDS
+    first(_LOOK_SECONDS, lambda: time.monotonic() >= end, within=_PATIENCE_SECONDS, what="the end of the idle time")
+
+
+def cores_of(process: psutil.Process, work: Callable[[], object]) -> float:
+    """The share of a core that a process uses while the work is done."""
+    before, began = sum(process.cpu_times()[:2]), time.monotonic()
+    work()
+    return float((sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began))
 
 
 def _await_outbox(settings: Settings, application: Application) -> None:

@@ -11,6 +11,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,12 +37,14 @@ from tests.scenes.batch import Batch
 from tests.scenes.captured_shop import CapturedShop, capturing
 from tests.scenes.collector_client import page_view, payment
 from tests.scenes.restarts import pids, require_restarted
+from tests.scenes.restocking import Restocking, application_client, read_with
 from tests.scenes.shop import PACE, Shop
 from truelog.archive.table import archived_positions
+from truelog.client.errors import Behind
 from truelog.log import topics
 from truelog.services import registry
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import PROJECT
+from truelog.support.settings import PROJECT, KafkaUser
 from truelog.views import catalogue
 
 SERVICES = tuple(each.name for each in registry.SERVICES)
@@ -272,7 +275,7 @@ def test_an_application_does_what_its_page_says(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The examples of the page, in their order, on the running platform. The stream merges what they wait for."""
-    examples = [each for each in _examples(shop, monkeypatch, "applications") if not each.startswith("# timeline.py")]
+    examples = [each for each in _examples(shop, monkeypatch, "applications") if not each.startswith("# ")]
     assert len(examples) == 7
     exec("\n".join(examples), {"__name__": "page"})
     said = capsys.readouterr().out.splitlines()
@@ -283,6 +286,50 @@ def test_an_application_does_what_its_page_says(
     assert said[-3] == "['Hello']"
     assert said[-2].startswith("1 rows at number ")
     assert said[-1] == "1"
+
+
+def test_a_write_is_read_although_the_stream_and_the_api_are_killed_in_between(shop: Shop) -> None:
+    """The stream has not read it. A copy of it is read later, and not counted."""
+    edit: dict[str, Any] = {"type": "document_edit", "event_id": "own-write", "document_id": "own-writes"}
+    edit |= {"author_id": "ann", "position": 0, "removed": 0, "inserted": "once"}
+    stream = shop.catch_up()
+    with application_client(shop.world.settings) as client, ThreadPoolExecutor(1) as pool:
+        os.kill(stream.process.pid, signal.SIGSTOP)
+        written = client.send(edit)
+        stream.die()
+        with pytest.raises(Behind):
+            client.rows("document", at_least=written.token, wait=0)
+        before = pids(shop.world.settings, "api")
+        os.kill(before["api"], signal.SIGKILL)
+        reading = pool.submit(read_with, client, written, "document", key=["own-writes"])
+        shop.application("stream")
+        assert [row["text"] for row in reading.result()] == ["once"]
+        copy = client.send(edit)
+        [row] = read_with(client, copy, "document", key=["own-writes"])
+        assert (row["text"], row["edits"]) == ("once", 1)
+
+
+def test_a_job_continues_from_an_output_although_it_is_killed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It orders each sold product once, as its page says. A job that sends other ids orders some twice."""
+    [text] = [each for each in _examples(shop, monkeypatch, "applications") if each.startswith("# restocking.py")]
+    restock = Restocking(shop, tmp_path / "restock.py", text)
+    restock.sell("sold-1", "sold-2")
+    shop.catch_up()
+    for cart, point, *defects in (("restock", "read"), ("restock", "sent"), ("defective", "sent", "ids")):
+        assert restock.started(cart, point, *defects).wait_death(60) == -signal.SIGKILL
+    jobs = [restock.started("restock", "none"), restock.started("defective", "none", "ids")]
+    restock.sell("sold-3")
+    shop.catch_up()
+    until(lambda: restock.require_all_ordered("restock"), 90, "the orders")
+    until(lambda: restock.require_too_many_ordered("defective"), 90, "the orders of the defective job")
+    for each in jobs:
+        each.die()
+    shop.catch_up()
+    restock.require_all_ordered("restock")
+    ids = restock.ids_sent("restock")
+    assert len(ids) > len({*ids}), "no event was sent again"
 
 
 def test_people_edit_a_document_as_its_page_says(
@@ -338,6 +385,8 @@ def _examples(shop: Shop, monkeypatch: pytest.MonkeyPatch, page: str) -> list[st
     monkeypatch.setenv("SHOP_WRITES", settings.producer_key.get_secret_value())
     monkeypatch.setenv("SHOP_READS", settings.reader_key.get_secret_value())
     text = (PROJECT / "docs" / f"{page}.md").read_text()
+    monkeypatch.setenv("KAFKA_PASSWORD", settings.kafka(KafkaUser.READER)["sasl.password"])
+    text = text.replace("127.0.0.1:19092", settings.kafka_bootstrap)
     for name, port in (("collector", 18080), ("api", 18083)):
         text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{settings.address(name).port}")
     text = re.sub(r'(wait(?:=|": ))10', r"\g<1>60", text)  # on a busy machine

@@ -1,5 +1,6 @@
 """Output topics read as tables, on a real broker: nothing is shown before the end, and nothing that has vanished."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -51,6 +52,21 @@ def test_a_table_is_read_to_its_end_and_followed(view: Published) -> None:
             publish_all(view.settings)
             table.follow(deadline(10))
             require_equal(table, view)
+
+
+def test_a_program_with_asyncio_follows_in_a_thread(view: Published) -> None:
+    """As the page says, because there is no asynchronous form. Other tasks go on."""
+    publish_all(view.settings)
+
+    async def story(table: OutputTable) -> None:
+        following = asyncio.create_task(asyncio.to_thread(table.follow, deadline(30)))
+        await asyncio.to_thread(view.change, {"p1": "1"})
+        await asyncio.to_thread(publish_all, view.settings)
+        assert await following
+
+    with opened(view) as table:
+        asyncio.run(story(table))
+        require_equal(table, view)
 
 
 def test_nothing_is_shown_before_the_end(view: Published, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,11 @@
-"""Outputs while the broker, the database and the relay are killed: each row arrives once, in order."""
+"""Outputs while the broker, the database and the relay are killed: each row arrives once, in order.
+
+So it does at consumers that join while one of them is down.
+"""
 
 import os
 import signal
+from contextlib import ExitStack
 from functools import partial
 
 import psycopg
@@ -9,7 +13,9 @@ import pytest
 
 import runtime
 from tests.deadline import until
+from tests.library.relay.joining import Joining, joining
 from tests.library.relay.published import Published, changing, deployed
+from tests.library.relay.read_topic import wait_for_transactions
 from tests.scenes.restarts import pids, require_restarted
 from truelog.storage.database import connect, read_value
 from truelog.support.errors import ServiceDown
@@ -44,13 +50,20 @@ def test_nothing_is_lost_or_repeated_whatever_is_killed(settings: Settings) -> N
     runtime.up(settings, ("postgresql", "kafka", "relay"), tethered=True)
     with connect(settings, autocommit=True) as connection:
         view = deployed(settings, connection)
-    with changing(settings, view):
-        until(partial(require_sent, view, 1), 60, "the first rows")
-        for name in KILLED:
-            reached, before = sent(view), pids(settings, name)
-            os.kill(before[name], signal.SIGKILL)
-            until(partial(require_restarted, settings, before), 60, f"the start of {name}")
-            until(partial(require_sent, view, reached + CHANGES), 90, f"rows after the kill of {name}")
+    with ExitStack() as consumers:
+        joined = list[Joining]()
+        with changing(settings, view):
+            until(partial(require_sent, view, 1), 60, "the first rows")
+            for name in KILLED:
+                reached, before = sent(view), pids(settings, name)
+                os.kill(before[name], signal.SIGKILL)
+                joined.append(consumers.enter_context(joining(view)))
+                until(partial(require_restarted, settings, before), 60, f"the start of {name}")
+                until(partial(require_sent, view, reached + CHANGES), 90, f"rows after the kill of {name}")
+        with connect(settings, autocommit=True) as view.connection:
+            until(partial(require_sent, view, view.number()), 60, "the last rows")
+            wait_for_transactions(settings, [view.topic])
     with connect(settings, autocommit=True) as view.connection:
-        until(partial(require_sent, view, view.number()), 60, "the last rows")
         view.require_read()
+        for consumer in joined:
+            consumer.require_all()

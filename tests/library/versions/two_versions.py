@@ -95,15 +95,15 @@ class TwoVersions:
             )
 
 
-def deploy_two(settings: Settings, connection: Connection, second: View = SECOND) -> TwoVersions:
+def deploy_two(settings: Settings, connection: Connection, second: View = SECOND, first: View = FIRST) -> TwoVersions:
     """Version 1 has read five records when version 2 is deployed beside it."""
     name = f"v{uuid.uuid4().hex[:8]}"
-    first, other = (
-        CompiledView((Table(name, view, _types(view), f"fingerprint {view.version}"),)) for view in (FIRST, second)
+    former, other = (
+        CompiledView((Table(name, view, _types(view), f"fingerprint {view.version}"),)) for view in (first, second)
     )
-    made = TwoVersions(settings, connection, first, other)
+    made = TwoVersions(settings, connection, former, other)
     application.declare(connection, [made.application])
-    deploy.deploy_table(connection, first)
+    deploy.deploy_table(connection, former)
     made.reach(1, 5)
     deploy.deploy_table(connection, other)
     return made

@@ -47,6 +47,22 @@ _PROBLEMS = {
 _UNREADABLE = {"description": "The request is not HTTP, or its head has over 64 KB.", "content": {"text/plain": {}}}
 
 
+# An event of a stream. Its data is JSON.
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["event", "id", "data"],
+    "properties": {
+        "event": {"enum": ["rows", "change", "resync"]},
+        "id": {"type": "string"},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+_CHANGE = {
+    "event": "change",
+    "id": "2.18.6f1c0c5e-9a53-4a1e-8f0b-3f3c6a8b6d11",
+    "data": '{"number":18,"positions":{"tweet":{"0":7}},"at":"2026-01-01T10:00:03.25Z",'
+    '"changes":[{"key":{"reader_id":"p7"},"row":null}]}',
+}
 # The answer to a subscriber. Its events are `rows`, `change` and `resync`.
 STREAM: dict[str, Any] = {
     "response_class": StreamingResponse,
@@ -55,13 +71,7 @@ STREAM: dict[str, Any] = {
         200: {
             "description": "Server-sent events: `rows` with all rows, `change` with the changes of a transaction, and "
             "`resync` if the client must forget its rows. The id of an event is the place of the client.",
-            "content": {
-                EVENTS: {
-                    "schema": {"type": "string"},
-                    "example": 'event: change\nid: 2.18.6f1c…\ndata: {"number":18,"positions":{"tweet":{"0":7}},'
-                    '"at":"2026-01-01T10:00:03.25Z","changes":[{"key":{"reader_id":"p7"},"row":null}]}\n\n',
-                }
-            },
+            "content": {EVENTS: {"schema": _EVENT, "example": _CHANGE}},
         }
     },
 }

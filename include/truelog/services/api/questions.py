@@ -18,7 +18,7 @@ from truelog.log.positions import Positions
 from truelog.services.api import searches
 from truelog.services.api.access import Asker
 from truelog.services.api.changes.filter import filter_of
-from truelog.services.api.changes.parameters import Changes
+from truelog.services.api.changes.parameters import ChangeParameters, Changes
 from truelog.services.api.changes.stream import HEADERS, MEDIA_TYPE, ChangeStream
 from truelog.services.api.changes.subscriptions import Subscriptions
 from truelog.services.api.past import RETRY_SECONDS, Past, answer_of, cursor_of, question_of, waits
@@ -67,7 +67,8 @@ class Questions:
         self._reads = Reads(settings)
         self._past = Past(settings)
         self._rate_limits = RateLimits(settings, self._reads)
-        self._room = Shares(settings.api_subscribers, settings.api_subscribers, settings.api_token_subscribers)
+        of_key = max(1, settings.api_subscribers * 3 // 4)
+        self._room = Shares(settings.api_subscribers, of_key, settings.api_token_subscribers)
         self.subscriptions = Subscriptions(
             self._reads.pool, settings.api_subscriber_rows, settings.api_subscriber_bytes
         )
@@ -111,27 +112,17 @@ class Questions:
 
     async def rows(self, request: Request, view: _Name, asked: Rows) -> Response:
         """Rows of a view by key, conditions, order and cursor."""
-        return await _again_if_replaced(lambda: self._rows(request, view, "", asked))
+        began = time.monotonic()
+        return await _again_if_replaced(lambda: self._rows(request, view, "", asked, began))
 
     async def relation(self, request: Request, view: _Name, relation: _Relation, asked: Rows) -> Response:
         """Rows of a further relation of a view. A relation that a view presents has no key, and so no cursor."""
-        return await _again_if_replaced(lambda: self._rows(request, view, relation, asked))
+        began = time.monotonic()
+        return await _again_if_replaced(lambda: self._rows(request, view, relation, asked, began))
 
     async def changes(self, request: Request, view: _Name, asked: Changes) -> Response:
         """The rows of a view, and then each change of them, as server-sent events."""
-        relation = (await self._reads.catalogue.view(view)).relation("")
-        wanted = filter_of(relation, asked.key, asked.where, _asker(request).scope)
-        if request.method == "HEAD":
-            await self.subscriptions.head(view)
-            return Response(media_type=MEDIA_TYPE, headers=HEADERS)
-        with ExitStack() as claims:
-            claims.enter_context(self._room.admit(_asker(request)))
-            prepared = await self.subscriptions.outbox.prepare(wanted)
-            after = request.headers.get("last-event-id") or asked.last_event_id or None  # a header is newer
-            subscriber = await self.subscriptions.subscribe(view, prepared, after)
-            claims.callback(self.subscriptions.unsubscribe, view, subscriber)
-            place = partial(self.subscriptions.place, view, subscriber)
-            return ChangeStream(subscriber, place, request.state.is_permitted, claims.pop_all())
+        return await _again_if_replaced(lambda: self._changes(request, view, asked))
 
     async def search(self, view: _Name, asked: Words) -> Response:
         """The rows of a view whose words match, the best first."""
@@ -166,7 +157,22 @@ class Questions:
             headers={"Cache-Control": "no-store"},
         )
 
-    async def _rows(self, request: Request, view: str, name: str, asked: RowParameters) -> Response:
+    async def _changes(self, request: Request, view: str, asked: ChangeParameters) -> Response:
+        known = await self._reads.catalogue.view(view)
+        wanted = filter_of(known.relation(""), asked.key, asked.where, _asker(request).scope)
+        if request.method == "HEAD":
+            await self.subscriptions.head(view)
+            return Response(media_type=MEDIA_TYPE, headers=HEADERS)
+        with ExitStack() as claims, self._reads.replaced(view):
+            claims.enter_context(self._room.admit(_asker(request)))
+            prepared = await self.subscriptions.outbox.prepare(wanted, known.version)
+            after = request.headers.get("last-event-id") or asked.last_event_id or None  # a header is newer
+            subscriber = await self.subscriptions.subscribe(view, prepared, after)
+            claims.callback(self.subscriptions.unsubscribe, view, subscriber)
+            place = partial(self.subscriptions.place, view, subscriber)
+            return ChangeStream(subscriber, place, request.state.is_permitted, claims.pop_all())
+
+    async def _rows(self, request: Request, view: str, name: str, asked: RowParameters, began: float) -> Response:
         if asked.as_of and _asker(request).scope is not None:  # a visitor must not start rebuilds
             reason = "as_of: the scoped token may not ask about the past; the back end's API key may"
             raise RequestRefused(403, reason)
@@ -177,7 +183,7 @@ class Questions:
             return await self._rows_of_past(request, known, whole, asked)
         cursor = Cursor.parse(asked.cursor, digest(whole), len(whole.order)) if asked.cursor else None
         placed = whole if cursor is None else RowQuestion(**vars(whole) | {"after": cursor.after})
-        found = await self._read(view, placed.statement(view), asked)
+        found = await self._read(view, placed.statement(view), asked, began)
         self._require_version(found.source, known.version)
         if cursor is not None and found.source.state != cursor.state and not asked.moving:
             reason = "the view has changed since the page before; begin again, or continue with `moving=true`"
@@ -202,8 +208,8 @@ class Questions:
         head, more = answer_of(wanted, found, page)
         return _page_of(request, head, found.rows or [], more)
 
-    async def _read(self, view: str, statement: Statement, asked: RowParameters) -> Found:
-        """The rows, if the view has reached the token that was asked for."""
+    async def _read(self, view: str, statement: Statement, asked: RowParameters, began: float) -> Found:
+        """The rows, if the view reaches the token that was asked for in time. The time counts from `began`."""
         wanted = Positions.from_token(asked.at_least) if asked.at_least else None
         if wanted is not None and asked.version is not None:
             served = await self._reads.source(view)
@@ -214,7 +220,7 @@ class Questions:
         if wanted is None:
             return found
         seconds = min(asked.wait, self._settings.api_wait_seconds)
-        if await self._reads.wait(view, found.source, wanted, seconds):
+        if await self._reads.wait(found.source, wanted, seconds, began):
             found = await self._reads.read(view, statement)
         return found
 

@@ -82,7 +82,7 @@ class ServiceSettings(BaseSettings):
     api_connections: PositiveInt = Field(default=8, le=40)  # to PostgreSQL, of one process
     api_requests: PositiveInt = 256  # in progress at once; a key may hold half of them
     api_token_requests: PositiveInt = 16  # in progress at once with one scoped token
-    api_subscribers: PositiveInt = 2_000  # of changes, at once
+    api_subscribers: PositiveInt = 2_000  # of changes, at once; a key may hold three quarters of them
     api_token_subscribers: PositiveInt = 16  # of changes, at once with one scoped token
     api_subscriber_rows: PositiveInt = Field(default=10_000, le=100_000)  # with which a subscriber may begin
     api_subscriber_bytes: PositiveInt = 16 * 2**20  # of these rows, or of the changes with which it goes on

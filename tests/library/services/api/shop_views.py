@@ -4,12 +4,13 @@
 `english_products` by the words that PostgreSQL's own parser finds.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from pyspark.sql.types import DataType, IntegerType, StringType, TimestampType
 
-from tests.builders.views import merged_to
+from tests.builders.views import a_view, forget, merged_to
 from truelog import Sum, View
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
@@ -18,6 +19,7 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.table import Table
 
 PAGES, PRODUCTS, ENGLISH = "page_counts", "products", "english_products"
+LIMITS = ("rate_limits", "request_rates")
 IDS = {"page_view": "an-id"}
 
 
@@ -61,6 +63,25 @@ def sell(connection: Connection, **sold: int) -> None:
         rows = [(name.replace("_", " "), number) for name, number in sold.items()]
         for view in (PRODUCTS, ENGLISH):
             cursor.executemany(f"INSERT INTO state.{view}_v1 (name, sold) VALUES (%s, %s)".encode(), rows)
+
+
+@contextmanager
+def limiting(connection: Connection) -> Iterator[None]:
+    """The views of rate limits during the block. One address is blocked, and another has a policy and requests.
+
+    They are plain tables here; `tests/library/limits/test_rate_answer.py` has the real ones.
+    """
+    connection.execute("CREATE TABLE views.request_rates (ip text, pane timestamptz, requests bigint)")
+    limits = "max_requests int, window_seconds int, blocked_at timestamptz, blocked_until timestamptz, reason text"
+    connection.execute(f"CREATE TABLE views.rate_limits (address text, {limits})".encode())
+    connection.execute("INSERT INTO views.rate_limits VALUES ('192.0.2.1', 5, 60, now(), NULL, 'scraping')")
+    connection.execute("INSERT INTO views.rate_limits VALUES ('192.0.2.3', 5, 60, NULL, NULL, NULL)")
+    connection.execute("INSERT INTO views.request_rates VALUES ('192.0.2.3', date_trunc('minute', now()), 3)")
+    for view in LIMITS:
+        a_view(connection, view)
+    yield
+    connection.execute("DROP TABLE views.request_rates, views.rate_limits")
+    forget(connection, *LIMITS)
 
 
 def at(*offsets: int) -> Positions:

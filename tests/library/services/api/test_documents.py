@@ -1,6 +1,6 @@
 """The OpenAPI document, and requests that schemathesis makes from it: right ones, and wrong ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import runtime
+from tests.library.relay.published import publishing
 from tests.library.services.api.asking import Asking
-from tests.library.services.api.shop_views import PAGES, PRODUCTS, count, reach, sell
-from truelog.services.api.declaration import HTTP
+from tests.library.services.api.shop_views import PAGES, PRODUCTS, count, limiting, reach, sell
+from truelog.services.api.declaration import CHANGES, HTTP, RATE_LIMIT
 from truelog.services.declaration import HEALTH, Route
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -23,8 +24,16 @@ if TYPE_CHECKING:
 
 MODES = ("positive", "negative")
 EXAMPLES = 40
-FUZZED = [route for route in HTTP.routes if route is not HEALTH]  # which has nothing to vary
-VALUES = {"view": st.sampled_from([PAGES, PRODUCTS]), "relation": st.sampled_from(["busy", "documents"])}
+# /health has nothing to vary, and two routes need rows of their own.
+FUZZED = [route for route in HTTP.routes if route not in (HEALTH, CHANGES, RATE_LIMIT)]
+Values = Mapping[str, st.SearchStrategy[str]]
+VALUES: Values = {
+    "view": st.sampled_from([PAGES, PRODUCTS]),
+    "relation": st.sampled_from(["busy", "documents"]),
+    "address": st.sampled_from([f"192.0.2.{number}" for number in range(1, 5)]),
+}
+# Schemathesis reads one event of a stream. A stream has no end, and a quiet view sends no further event.
+ONE_EVENT = {"max-stream-events": 1}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -72,23 +81,51 @@ def checks() -> Sequence[Any]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("route", FUZZED, ids=lambda route: f"{route.method} {route.path}")
 def test_no_request_finds_a_defect(api: Asking, served: str, route: Route, mode: str) -> None:
-    """Half of the paths name what exists, so that parameters are reached."""
+    fuzz(api, served, route, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_subscriber_finds_a_defect(
+    api: Asking, served: str, postgresql: Settings, deployed: Connection, mode: str
+) -> None:
+    """One view publishes its changes, so that streams begin. The other one does not."""
+    with publishing(postgresql, deployed) as view:
+        view.change({"p1": "1", "p2": "2"})
+        answers = fuzz(api, served, CHANGES, mode, {"view": st.sampled_from([view.compiled.name, PAGES])})
+    begun = [each for each in answers if each.status_code == 200]
+    assert bool(begun) is (mode == "positive")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_question_about_an_address_finds_a_defect(api: Asking, served: str, deployed: Connection, mode: str) -> None:
+    """There are rows about addresses: a block, a policy and requests."""
+    with limiting(deployed):
+        answers = fuzz(api, served, RATE_LIMIT, mode)
+    found = [each.json() for each in answers if each.status_code == 200]
+    assert {each["why"] for each in found} >= {"block"}
+    assert {each["limit"] for each in found} >= {5}
+
+
+def fuzz(api: Asking, served: str, route: Route, mode: str, values: Values = VALUES) -> list[Any]:
+    """The answers to requests of a mode. Half of the paths name what exists, so that parameters are reached."""
     import schemathesis
 
-    generation_mode = schemathesis.GenerationMode(mode)
-    schema = schemathesis.openapi.from_dict(api.get("/openapi.json").json())
-    operation = schema[route.path][route.method]
-    sent = {"Authorization": f"Bearer {api.key}"}
+    config = schemathesis.Config.from_dict(ONE_EVENT)
+    schema = schemathesis.openapi.from_dict(api.get("/openapi.json").json(), config=config)
+    asked = schema[route.path][route.method].as_strategy(generation_mode=schemathesis.GenerationMode(mode))
+    sent, answers = {"Authorization": f"Bearer {api.key}"}, list[Any]()
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    @given(operation.as_strategy(generation_mode=generation_mode), st.data())
-    def fuzz(case: "schemathesis.Case[Any]", data: st.DataObject) -> None:
-        for name in (case.path_parameters or {}).keys() & VALUES.keys():
+    @given(asked, st.data())
+    def ask(case: "schemathesis.Case[Any]", data: st.DataObject) -> None:
+        for name in (case.path_parameters or {}).keys() & values.keys():
             if data.draw(st.booleans()):
-                case.path_parameters[name] = data.draw(VALUES[name])
-        case.validate_response(case.call(base_url=served, headers=sent), checks=list(checks()))
+                case.path_parameters[name] = data.draw(values[name])
+        answers.append(case.call(base_url=served, headers=sent))
+        case.validate_response(answers[-1], checks=list(checks()))
 
-    fuzz()
+    ask()
+    return answers
 
 
 def test_no_log_has_a_key_or_a_token(api: Asking, served: str, postgresql: Settings) -> None:

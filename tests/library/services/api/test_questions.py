@@ -11,7 +11,17 @@ import pytest
 
 from tests.builders.views import a_lag_sample, a_view, forget, forget_samples, is_gone, merged_to
 from tests.library.services.api.asking import Asking, asking
-from tests.library.services.api.shop_views import ENGLISH, PAGES, PRODUCTS, at, count, deploy_views, reach, sell
+from tests.library.services.api.shop_views import (
+    ENGLISH,
+    PAGES,
+    PRODUCTS,
+    at,
+    count,
+    deploy_views,
+    limiting,
+    reach,
+    sell,
+)
 from truelog.services.api.rows.parameters import RowParameters, question
 from truelog.services.api.rows.statement import RowQuestion
 from truelog.storage.database import Connection
@@ -310,25 +320,17 @@ def test_a_statement_has_a_time_limit(postgresql: Settings, deployed: Connection
 
 
 def test_the_answer_about_an_address_says_what_both_views_were_made_of(api: Asking, deployed: Connection) -> None:
-    """The views are plain tables here; `tests/library/limits/test_rate_answer.py` has the real ones."""
-    deployed.execute("CREATE TABLE views.request_rates (ip text, pane timestamptz, requests bigint)")
-    limits = "max_requests int, window_seconds int, blocked_at timestamptz, blocked_until timestamptz, reason text"
-    deployed.execute(f"CREATE TABLE views.rate_limits (address text, {limits})".encode())
-    deployed.execute("INSERT INTO views.rate_limits VALUES ('192.0.2.1', 5, 60, now(), NULL, 'scraping')")
-    for view in ("rate_limits", "request_rates"):
-        a_view(deployed, view)
-    merged_to(deployed, "request_rates", at(7))
-    blocked, free = (api.get(f"/rate-limits/192.0.2.{n}").json() for n in (1, 2))
-    assert (blocked["allowed"], blocked["why"], blocked["reason"]) == (False, "block", "scraping")
-    assert (free["allowed"], free["limit"], free["advisory"]) == (True, 100, True)
-    said = {each["view"]: each for each in free["views"]}
-    assert said.keys() == {"rate_limits", "request_rates"}
-    assert (said["request_rates"]["positions"], said["request_rates"]["version"]) == ({"page_view": {"0": 7}}, 1)
-    expected = [("192.0.2.1", 200, False), ("fe80::1%25eth0", 422, None), ("192.0.2.2", 200, True)] * 9
-    answers = api.run(_at_once(api, [f"/rate-limits/{address}" for address, _, _ in expected]))
-    assert [(each.status_code, each.json().get("allowed")) for each in answers] == [each[1:] for each in expected]
-    deployed.execute("DROP TABLE views.request_rates, views.rate_limits")
-    forget(deployed, "rate_limits", "request_rates")
+    with limiting(deployed):
+        merged_to(deployed, "request_rates", at(7))
+        blocked, free = (api.get(f"/rate-limits/192.0.2.{n}").json() for n in (1, 2))
+        assert (blocked["allowed"], blocked["why"], blocked["reason"]) == (False, "block", "scraping")
+        assert (free["allowed"], free["limit"], free["advisory"]) == (True, 100, True)
+        said = {each["view"]: each for each in free["views"]}
+        assert said.keys() == {"rate_limits", "request_rates"}
+        assert (said["request_rates"]["positions"], said["request_rates"]["version"]) == ({"page_view": {"0": 7}}, 1)
+        expected = [("192.0.2.1", 200, False), ("fe80::1%25eth0", 422, None), ("192.0.2.2", 200, True)] * 9
+        answers = api.run(_at_once(api, [f"/rate-limits/{address}" for address, _, _ in expected]))
+        assert [(each.status_code, each.json().get("allowed")) for each in answers] == [each[1:] for each in expected]
 
 
 async def _at_once(api: Asking, paths: list[str]) -> list[httpx.Response]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.library.services.api.asking import Asking
 from tests.library.services.api.shop_views import IDS, PAGES, at, reach
 from truelog.log.positions import Positions
+from truelog.services.api.problem import Problem
 from truelog.services.api.rows.waiting import Reached, behind
 from truelog.storage.database import Connection
 
@@ -62,6 +63,14 @@ def test_the_answer_comes_when_the_view_has_read_the_events(api: Asking, deploye
     assert {each.json()["positions"]["page_view"]["0"] for each in answers} == {13}
     assert time.monotonic() - began < 10
     assert not +api.questions._reads._watch._waiting  # the query ends with the last who waits
+
+
+def test_an_answer_that_is_made_again_waits_only_for_the_rest_of_the_time(api: Asking) -> None:
+    """As after a move of the readers."""
+    reads = api.questions._reads
+    found = api.run(reads.source(PAGES))
+    with pytest.raises(Problem, match="lacks 2 records of the token after 600 s"):
+        api.run(reads.wait(found, at(12, 4), 600, time.monotonic() - 600))
 
 
 def test_a_topic_that_the_view_does_not_read_is_not_waited_for(api: Asking) -> None:

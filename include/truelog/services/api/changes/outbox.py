@@ -73,9 +73,10 @@ class Head:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A filter whose values are as the outbox writes them, and the columns of the rows."""
+    """A filter whose values are as the outbox writes them, and the columns of the rows of a version."""
 
     filter: Filter
+    version: int
     values: Values
     columns: tuple[str, ...]
 
@@ -132,15 +133,15 @@ class OutboxReader:
                 begin = end
         return None if found and not steps else steps
 
-    async def prepare(self, wanted: Filter) -> Prepared:
-        """Let PostgreSQL write the values of a filter, and find the columns of the rows."""
+    async def prepare(self, wanted: Filter, version: int) -> Prepared:
+        """Let PostgreSQL write the values of a filter, and find the columns of the rows. The filter is of a version."""
         name = sql.Literal(f'views."{wanted.relation.name}"')
         row = wanted.row() if wanted.conditions else sql.SQL("'{}'")
         statement = sql.SQL("SELECT {}, {}").format(row, sql.SQL(_HAS_STATUS).format(relation=name))
         [(text, has_status)] = await self._all(statement, wanted.values)
         values = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         columns = tuple(each for each in wanted.relation.types if not (has_status and each == _STATUS))
-        return Prepared(wanted, tuple(bytes(values[each]) for each in wanted.columns), columns)
+        return Prepared(wanted, version, tuple(bytes(values[each]) for each in wanted.columns), columns)
 
     async def rows(self, view: str, prepared: Prepared, most: int, most_bytes: int) -> Snapshot | None:
         """The rows of a filter with their place, of one snapshot of the database. None if the view does not publish.

@@ -50,6 +50,7 @@ class Subscriptions:
         """A subscriber of a view, with its first messages. The caller unsubscribes it.
 
         Raises:
+            Replaced: readers see another version than `prepared` is of.
             Problem: the view does not publish its changes, or cannot be followed at the moment.
             BadInput: the rows are too many to begin with.
         """
@@ -101,11 +102,18 @@ class Subscriptions:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _join(self, view: str, subscriber: Subscriber) -> Tail:
+        version = subscriber.prepared.version
         async with self._reading:
             tail = self._tails.get(view)
+            if tail is not None and tail.place.version != version:
+                await self._advance()  # readers may have moved since the last reading
+                tail = self._tails.get(view)
             if tail is None:
-                tail = self._tails[view] = Tail(await self.head(view))
+                tail = Tail(await self.head(view))
+            if tail.place.version != version:
+                raise Replaced(view)
             tail.add(subscriber)
+            self._tails[view] = tail
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._follow())
         return tail
@@ -114,7 +122,7 @@ class Subscriptions:
         """Begin with the rows."""
         prepared = subscriber.prepared
         found = await self.outbox.rows(view, prepared, self._rows, self._bytes)
-        if found is None or found.place.version != tail.place.version:
+        if found is None or found.place.version != prepared.version:
             raise Replaced(view)
         if found.layer != "stream":
             reason = f"readers of {view} get rows of the batch layer now, and only its stream has changes; retry later"

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,12 +117,9 @@ class Reads:
             psycopg.Error: PostgreSQL refuses a value, needs too long, or does not answer.
         """
         text, values = statement
-        try:
+        with self.replaced(view):
             async with self.pool.connection() as connection:
                 row: Any = await (await connection.execute(text, values)).fetchone()
-        except _CHANGED as error:
-            self.catalogue.forget(view)
-            raise Replaced(view) from error
         if row is None:
             self.catalogue.forget(view)
             await require_not_held(self.pool, view, values.get("version"))
@@ -129,19 +127,36 @@ class Reads:
         *source, rows, places = row
         return Found(Source(view, *source), rows or [], places or [])
 
-    async def wait(self, view: str, found: Source, wanted: Positions, seconds: float) -> bool:
+    @contextmanager
+    def replaced(self, view: str) -> Iterator[None]:
+        """Forget what is known about a view if the block shows that it has changed.
+
+        Raises:
+            Replaced: it has. Asked again, the question is about the view as it is now.
+        """
+        try:
+            yield
+        except (Replaced, *_CHANGED) as error:
+            self.catalogue.forget(view)
+            raise Replaced(view) from error
+
+    async def wait(self, found: Source, wanted: Positions, seconds: float, began: float) -> bool:
         """Return when the view has reached the positions: False if the rows that were found have.
+
+        seconds: the longest wait since `began`, a time of `time.monotonic`.
 
         Raises:
             Problem: it does not reach them in time, or never will.
         """
         async with self.pool.connection() as connection:
-            row: Any = await (await connection.execute(_READS, (view,))).fetchone()
+            row: Any = await (await connection.execute(_READS, (found.view,))).fetchone()
         reads = frozenset(row[0] or ()) if row else frozenset()
-        lacking = waiting.behind(view, Reached(reads, found.positions), wanted)
+        lacking = waiting.behind(found.view, Reached(reads, found.positions), wanted)
         if not lacking:
             return False
-        await self._watch.wait(view, wanted, seconds, lacking)
+        rest = max(0.0, began + seconds - time.monotonic())
+        if lacking := await self._watch.wait(found.view, wanted, rest, lacking):
+            raise waiting.late(found.view, lacking, seconds)
         return True
 
     async def freshness(self, source: Source, *, pinned: bool = False) -> Freshness:

@@ -75,20 +75,22 @@ class PositionWatch:
         self._next: asyncio.Future[Mapping[str, Reached]] | None = None  # the next reading
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, view: str, wanted: Positions, seconds: float, lacking: Lacking) -> None:
-        """Return when readers of the view see these positions. `lacking` is what the view lacks now.
+    async def wait(self, view: str, wanted: Positions, seconds: float, lacking: Lacking) -> Lacking:
+        """Wait until readers of the view see these positions. Returns what the view still lacks after this time.
+
+        lacking: what the view lacks now.
 
         Raises:
-            Problem: they do not see them within this time, or never will.
+            Problem: readers will never see them.
         """
         self._waiting[view] += 1
         try:
             async with asyncio.timeout(seconds):
-                while view in (reached := await self._reading()):
-                    if not (lacking := behind(view, reached[view], wanted)):
-                        return
+                while lacking and view in (reached := await self._reading()):
+                    lacking = behind(view, reached[view], wanted)
+                return {}
         except TimeoutError:
-            raise late(view, lacking, seconds) from None
+            return lacking
         finally:
             self._waiting[view] -= 1
 

@@ -1,6 +1,7 @@
 """Who may follow what: scoped tokens, also as a parameter, and streams whose credential ends."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -83,6 +84,20 @@ def test_too_many_subscribers_are_refused(postgresql: Settings, view: Published)
                     raise ServiceDown("the first subscriber is not gone yet")
 
         until(require_room, 20, "room for another subscriber")
+
+
+def test_one_key_cannot_take_all_streams(postgresql: Settings, connection: Connection, view: Published) -> None:
+    """Its tokens count too, and another site can still follow."""
+    other, name = add_key(connection, "another-site", Role.READER, "a test"), view.compiled.name
+    with serving(postgresql, api_subscribers=4) as api, ExitStack() as streams:
+        held = [streams.enter_context(api.following(name, credential=each)) for each in (token(api, name), None, None)]
+        assert None not in [each.next() for each in held]
+        for credential in (None, token(api, name)):
+            refused = api.refused(name, credential=credential)
+            assert (refused.status_code, "this key has too many" in refused.json()["detail"]) == (429, True)
+        with api.following(name, credential=other) as told:
+            assert told.next() is not None
+    revoke_key(connection, "another-site", "a test")
 
 
 def test_a_visitor_cannot_take_all_streams_of_its_back_end(postgresql: Settings, view: Published) -> None:

@@ -24,7 +24,7 @@ def test_the_rows_of_the_beginning_make_room_only_for_themselves(monkeypatch: py
     monkeypatch.setattr(subscriber, "MOST_BYTES", 10)
 
     async def messages() -> list[bytes | None]:
-        found = Subscriber(Prepared(Filter(Relation("sales", ("product",), {}, {}), ()), (), ()))
+        found = Subscriber(Prepared(Filter(Relation("sales", ("product",), {}, {}), ()), 1, (), ()))
         found.begin(place(1), [(place(1), ROWS)])
         first = [await found.take(0.0)] if taken else []
         found.put(place(2), CHANGE)

@@ -55,7 +55,7 @@ def test_a_subscriber_that_has_not_taken_a_trimmed_step_begins_again(oldest: int
     """The step with the number of the oldest place is still known."""
 
     async def taken() -> list[bytes | None]:
-        found = Subscriber(Prepared(Filter(Relation("sales", ("product",), {}, {}), ()), (), ()))
+        found = Subscriber(Prepared(Filter(Relation("sales", ("product",), {}, {}), ()), 1, (), ()))
         found.begin(Place(1, 3, "of 3"), [(Place(1, 3, "of 3"), b"xanthippe")])
         found.put(Place(1, 4, "of 4"), b"the removal")
         found.forget_before(oldest, "gone")
