@@ -46,6 +46,7 @@ LOADS = {
     "tests/library/patterns/test_rule_shipped.py": ("include/rules/",),
     "tests/laws/test_golden_digest.py": ("tests/laws/golden/",),
     "tests/library/runtime/test_runtime_compose.py": ("tests/library/runtime/compose_spec/",),
+    "tests/library/standards.py": ("tests/library/reports/contracts/asyncapi_spec/",),
     "tests/library/runtime/test_made_files.py": (".devcontainer/", "docs/monitoring/prometheus.yml"),
     "tests/library/tables/superset_bundle.py": ("docs/monitoring/superset/",),
     "tests/library/tables/test_deploy_dashboard.py": ("docs/monitoring/",),

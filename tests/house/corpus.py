@@ -18,6 +18,7 @@ from tests.house.tree import texts
 # Third-party licences and schemas, generated lock files, and the list of habits itself.
 EXCLUDED = (
     *("LICENSE", "tests/library/runtime/compose_spec/", "requirements", "tests/house/prose.py"),
+    "tests/library/reports/contracts/asyncapi_spec/",
     *("tests/house/test_prose.py", "docs/style.md"),  # these two files show what not to write
 )
 NAMES = {"Makefile": "#", ".ci/run": "#"}  # files without a suffix, and how their comments begin

@@ -4,6 +4,7 @@ Texts come from producers, from authors of views and from errors. Each command p
 There, brackets do not format anything, and a character that would control the terminal is written as an escape.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -39,6 +40,14 @@ def say(text: str, *, title: str = "", err: bool = False) -> None:
 
 def print_json(answer: dict[str, Any]) -> None:
     say(exact_json.write(answer))
+
+
+def print_document(document: dict[str, Any], as_json: bool) -> None:
+    """Print a document for another tool, which is also YAML. It has one line with `--json`, and is indented without."""
+    if as_json:
+        print_json(document)
+    else:
+        say(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 class Sheet(Table):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import stat
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import yaml
 
 from tests.builders.views import a_lag_sample, a_view, merged_to
 from tests.command import answer, truelog
+from tests.house.tree import PROJECT
+from tests.library.standards import asyncapi_defects, odcs_defects
 from tests.scenes.traffic import in_the_log
 from truelog import Sum, View
 from truelog.control.application import ARCHIVE
@@ -24,6 +28,7 @@ from truelog.traffic import generator
 
 pytestmark = pytest.mark.usefixtures("platform")
 
+DOCUMENTED = re.compile(r"^\$ \.venv/bin/truelog (.*?) > (\S+)$", re.MULTILINE)
 LOGGED = "17/May/2026:10:05:03 +0000"
 LINE = f'192.0.2.1 - - [{LOGGED}] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
 VIEW = '''"""A view of a test."""
@@ -268,6 +273,29 @@ def test_a_text_of_a_view_is_no_template_of_dbt(platform: Settings) -> None:
         connection.rollback()
     assert table["columns"][0]["description"] == "{% raw %}a {% word %}{% endraw %}"
     assert table["data_tests"][1]["not_null"]["arguments"]["column_name"].startswith("{% raw %}CASE")
+
+
+def test_the_commands_of_the_page_print_valid_documents(platform: Settings) -> None:
+    """Each command of `docs/contracts.md`, whose output a shell would write into the file that it names."""
+    page = (PROJECT / "docs/contracts.md").read_text()
+    with connect(platform, autocommit=True) as connection:
+        connection.execute("CREATE VIEW views.cart AS SELECT 'c1' AS cart_id, 'lamp' AS product, 1::bigint AS quantity")
+        printed = {file: truelog(*words.split()) for words, file in DOCUMENTED.findall(page)}
+        connection.execute("DROP VIEW views.cart")
+    documents = {file: yaml.safe_load(ended.stdout) for file, ended in printed.items()}
+    assert asyncapi_defects(documents.pop("asyncapi.yaml")) == []
+    assert [odcs_defects(each) for each in documents.values()] == [[], []]
+    [query] = re.findall(r"```sql\n(.*?)\n```", page)
+    assert documents["cart.odcs.yaml"]["schema"][0]["quality"][0]["query"] == query
+
+
+def test_several_contracts_are_several_documents(views: str) -> None:
+    ended = truelog("views", "--odcs", TRUELOG_VIEWS_FOLDER=views)
+    [made] = yaml.safe_load_all(ended.stdout)
+    assert odcs_defects(made) == []
+    assert [each["name"] for each in made["schema"]] == ["made_view", "made_view_doubled"]
+    assert "unmade_view  no table yet" in ended.stderr
+    assert answer("views", "--odcs", TRUELOG_VIEWS_FOLDER=views) == {"contracts": [made]}
 
 
 def test_an_event_type_shows_its_allowed_and_its_required_values() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.box import SIMPLE
 
-from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
+from truelog.cli.output import AsJson, Exit, Sheet, print_document, print_json, say
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 Table = Annotated[str, typer.Argument(help="The event type of the table.")]
 Name = Annotated[str, typer.Argument(metavar="EVENT", help="The event type.")]
+AsyncApi = Annotated[
+    bool, typer.Option("--asyncapi", help="Print an AsyncAPI document of all topics, also of the outputs of views.")
+]
+Odcs = Annotated[bool, typer.Option("--odcs", help="Print a data contract (Open Data Contract Standard).")]
 
 _REMOVED = "removed: no file declares it, and its last version stays in force"
 
@@ -23,9 +27,12 @@ capture_app = typer.Typer(help="Captured tables: their state, and new snapshots.
 
 
 @app.command("list")
-def list_events(as_json: AsJson = False) -> None:
+def list_events(asyncapi: AsyncApi = False, as_json: AsJson = False) -> None:
     """List the event types with the version and the reading that are in force."""
     histories = _histories()
+    if asyncapi:
+        print_document(_asyncapi([each.event_type() for each in histories.values()]), as_json)
+        return
     if as_json:
         print_json({"events": [_summary(each) for each in histories.values()]})
         return
@@ -37,7 +44,7 @@ def list_events(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(event: Name, as_json: AsJson = False) -> None:
+def show(event: Name, odcs: Odcs = False, as_json: AsJson = False) -> None:
     """Show each version of an event type, and the first offsets that it judges."""
     from truelog.schema.event_version import offsets_as_data
     from truelog.schema.required import from_data
@@ -45,6 +52,9 @@ def show(event: Name, as_json: AsJson = False) -> None:
     history = _histories().get(event)
     if history is None:
         raise typer.BadParameter(f"{event}: choose from {', '.join(_histories())}")
+    if odcs:
+        print_document(_contract(history.event_type()), as_json)
+        return
     versions = [
         {
             "version": cut.version,
@@ -97,6 +107,24 @@ def _histories() -> dict[str, Any]:
 
     with connect(Settings()) as connection:
         return event_registry.histories(connection)
+
+
+def _asyncapi(types: "list[EventType]") -> dict[str, Any]:
+    from truelog.reports.contracts import asyncapi
+    from truelog.storage import db_snapshot
+
+    settings = Settings()
+    with db_snapshot.read_snapshot(settings) as connection:
+        return asyncapi.document(settings, connection, types)
+
+
+def _contract(event_type: "EventType") -> dict[str, Any]:
+    from truelog.reports.contracts.described import Description, descriptions
+    from truelog.reports.contracts.odcs import event_contract
+
+    settings = Settings()
+    about = descriptions(settings).get(event_type.name, Description())
+    return event_contract(settings, event_type, about)
 
 
 def _is_removed(event: str) -> bool:

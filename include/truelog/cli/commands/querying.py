@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from truelog.cli.naming import named
-from truelog.cli.output import MOST_ROWS, AsJson, Exit, Sheet, print_json, say
+from truelog.cli.output import MOST_ROWS, AsJson, Exit, Sheet, print_document, print_json, say
 from truelog.cli.times import past_time
 from truelog.storage import exact_json
 from truelog.support.settings import Settings
@@ -49,6 +49,10 @@ AsOf = Annotated[
 ]
 Version = Annotated[int | None, typer.Option(min=1, help="This version, whatever version readers see.")]
 Dbt = Annotated[bool, typer.Option("--dbt", help="Print a source file for dbt, with the views that have a table.")]
+Odcs = Annotated[
+    bool,
+    typer.Option("--odcs", help="Print a data contract (Open Data Contract Standard) of each view that has a table."),
+]
 Key = Annotated[
     list[str] | None, typer.Argument(metavar="COLUMN=VALUE...", help="Each key column of the row, and its value.")
 ]
@@ -211,7 +215,7 @@ def positions(as_json: AsJson = False) -> None:
         say(answer.line)
 
 
-def views(only: Names = None, dbt: Dbt = False, as_json: AsJson = False) -> None:
+def views(only: Names = None, dbt: Dbt = False, odcs: Odcs = False, as_json: AsJson = False) -> None:
     """Show the catalogue: each view with its topics and columns, and the meaning of each column.
 
     The exit code is 3 if a view's file is broken. The reason is printed, and the other views are still shown.
@@ -223,8 +227,8 @@ def views(only: Names = None, dbt: Dbt = False, as_json: AsJson = False) -> None
 
     settings = Settings()
     declared, broken = _declared(settings, named(settings, only))
-    if dbt:
-        _print_dbt_source(settings, declared, broken, as_json)
+    if dbt or odcs:
+        (_print_dbt_source if dbt else _print_contracts)(settings, declared, broken, as_json)
         return
     with db_snapshot.read_snapshot(settings) as connection:
         known = reader_positions.view_positions(connection, declared)
@@ -258,10 +262,30 @@ def _print_dbt_source(settings: Settings, declared: "dict[str, View]", broken: d
 
     with db_snapshot.read_snapshot(settings) as connection:
         source = dbt_source(settings, connection, declared)
+    print_document(source, as_json)
+    _end_with(broken)
+
+
+def _print_contracts(settings: Settings, declared: "dict[str, View]", broken: dict[str, str], as_json: bool) -> None:
+    """Several contracts are several documents of one YAML text."""
+    from truelog.reports.contracts.odcs import view_contract
+    from truelog.storage import db_snapshot
+
+    with db_snapshot.read_snapshot(settings) as connection:
+        found = {name: view_contract(settings, connection, name, view) for name, view in declared.items()}
+    contracts = [each for each in found.values() if each is not None]
     if as_json:
-        print_json(source)
+        print_json({"contracts": contracts})
     else:
-        say(json.dumps(source, indent=2, ensure_ascii=False))
+        say("\n---\n".join(json.dumps(each, indent=2, ensure_ascii=False) for each in contracts))
+    for name, contract in found.items():
+        if contract is None:
+            say(f"{name}  no table yet: the stream creates it on its first run", err=True)
+    _end_with(broken)
+
+
+def _end_with(broken: dict[str, str]) -> None:
+    """Name the views whose files are broken. The exit code is 3 if there are any."""
     for name, reason in broken.items():
         say(f"{name}  {reason}", err=True)
     if broken:

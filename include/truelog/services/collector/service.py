@@ -3,6 +3,8 @@
     POST /events            Authorization: Bearer KEY
         Content-Type: application/json      one event, or an array of events
         Content-Type: application/x-ndjson  one event per line
+        Content-Type: application/cloudevents+json, application/cloudevents-batch+json
+        ce-id, ce-source, …                 a CloudEvent whose data is the body (docs/cloudevents.md)
         Content-Encoding: gzip              if the body is gzipped
 
 Each event must contain its `type`. For each event, good or bad, the response contains its index and its log offset:
@@ -73,6 +75,7 @@ from truelog.services.collector.declaration import (
 from truelog.services.declaration import HEALTH
 from truelog.services.http_server import run_server
 from truelog.sources.collector import body as body_reader
+from truelog.sources.collector import cloud_event
 from truelog.sources.collector import parser as event_parser
 from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.sources.collector.parser import RawEvent
@@ -99,8 +102,14 @@ _FEW_BYTES = 1024 * 1024  # bodies of this size have up to 10,000 events
 
 log = logging.getLogger(__name__)
 
-_JSON, _LINES = "application/json", "application/x-ndjson"
-_SPLITTERS = {_JSON: event_parser.split_document, _LINES: event_parser.split_lines}
+_Splitter = Callable[[bytes, int], Iterator[RawEvent]]  # of a body, with the largest number of events
+_JSON = "application/json"
+_SPLITTERS: Mapping[str, _Splitter] = {
+    _JSON: event_parser.split_document,
+    "application/x-ndjson": event_parser.split_lines,
+    cloud_event.STRUCTURED: cloud_event.split,
+    cloud_event.BATCHED: cloud_event.split,
+}
 _Result = TypeVar("_Result")
 
 
@@ -179,16 +188,14 @@ class Collector:
         if self._limiter is not None:
             self._limiter.require_allowed(request.client and request.client.host)
         # A page sends JSON as text, because JSON would need a preflight.
-        media_type = _JSON if sender.page else _media_type(request)
-        if media_type not in _SPLITTERS:
-            raise RequestRefused(415, f"Content-Type: send {' or '.join(_SPLITTERS)}")
+        split = _SPLITTERS[_JSON] if sender.page else _splitter(request)
         _require_utf8(request)
         self.producer.require_reachable()
         with self._capacity.admit(sender.name) as claim:
             body = await self._body(request, claim)
-            run = _run_here if _is_small(body, media_type) else self._run_in_thread
+            run = _run_here if _is_small(body, split) else self._run_in_thread
             receipt = Receipt(_now(), sender.name)
-            records = await run(partial(self._classify, body, media_type, receipt, sender.page))
+            records = await run(partial(self._classify, body, split, receipt, sender.page))
             if sender.page:
                 self._addresses.take(request.client and request.client.host, len(records))
             self._dead_letters.take(sender.name, sum(record.defect is not None for record in records))
@@ -218,8 +225,8 @@ class Collector:
         with self._capacity.admit(request.state.key.name) as claim:
             return await self._body(request, claim)
 
-    def _classify(self, body: bytes, media_type: str, receipt: Receipt, page: Page | None) -> list[ClassifiedRecord]:
-        events = list(_SPLITTERS[media_type](body, self.settings.collector_body_events))
+    def _classify(self, body: bytes, split: _Splitter, receipt: Receipt, page: Page | None) -> list[ClassifiedRecord]:
+        events = list(split(body, self.settings.collector_body_events))
         if page:
             _require_permitted(events, page)
         return self._classifier.classify(events, receipt)
@@ -274,11 +281,21 @@ def _capacity(settings: Settings) -> body_reader.CapacityLimit:
     return body_reader.CapacityLimit(requests, size, max(int(requests * share), 1), key_size)
 
 
-def _is_small(body: bytes, media_type: str) -> bool:
+def _is_small(body: bytes, split: _Splitter) -> bool:
     """True if the body is short and has few events, so that the event loop can process it at once."""
     if len(body) > _INLINE_BYTES:
         return False
-    return body.count(b"\n") < _INLINE_LINES if media_type == _LINES else body.lstrip()[:1] != b"["
+    return body.count(b"\n") < _INLINE_LINES if split is event_parser.split_lines else body.lstrip()[:1] != b"["
+
+
+def _splitter(request: Request) -> _Splitter:
+    """What finds the events in the body. Headers contain the attributes of a CloudEvent unless its body does."""
+    media_type = _media_type(request)
+    if cloud_event.is_binary(request.headers) and media_type not in (cloud_event.STRUCTURED, cloud_event.BATCHED):
+        return partial(cloud_event.split_binary, request.headers.items())
+    if media_type not in _SPLITTERS:
+        raise RequestRefused(415, f"Content-Type: send {' or '.join(_SPLITTERS)}")
+    return _SPLITTERS[media_type]
 
 
 def _require_permitted(events: Sequence[RawEvent], page: Page) -> None:

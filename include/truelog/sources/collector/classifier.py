@@ -14,7 +14,7 @@ that the decoder and the model would parse differently.
 import base64
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -49,6 +49,7 @@ class ClassifiedRecord:
     defect: Defect | None = None
     event_id: str | None = field(default=None, compare=False)  # of a good event
     said: Mapping[str, Any] = field(default_factory=dict, compare=False)  # a good event as its sender wrote it
+    trace: str = field(default="", compare=False)  # of this event, instead of the request's
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class EventClassifier:
 
     def _record(self, event: RawEvent, receipt: Receipt) -> ClassifiedRecord:
         result = self.judge(event, receipt)
-        return self._dead_letter(event, result, receipt) if isinstance(result, Defect) else result
+        record = self._dead_letter(event, result, receipt) if isinstance(result, Defect) else result
+        return replace(record, trace=event.trace) if event.trace else record
 
     def judge(self, event: RawEvent, receipt: Receipt) -> ClassifiedRecord | Defect:
         """The record of a good event, or why the event is bad."""

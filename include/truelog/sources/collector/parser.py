@@ -33,6 +33,7 @@ class RawEvent:
     raw: bytes
     value: Any = None
     defect: tuple[str, str] | None = None  # field and reason
+    trace: str = ""  # the `traceparent` of a CloudEvent, which need not be valid
 
 
 def split_lines(body: bytes, most: int) -> Iterator[RawEvent]:

@@ -14,6 +14,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from truelog.relay import trace
 from truelog.sources.collector.body import RETRY_SECONDS
 from truelog.sources.collector.classifier import ClassifiedRecord
 from truelog.support.background import Background
@@ -72,6 +73,8 @@ class EventProducer:
     async def append(self, records: Sequence[ClassifiedRecord], headers: Mapping[str, bytes]) -> list[PartitionOffset]:
         """Send the records with these headers, and return the partition and offset of each record.
 
+        A record with a valid trace of its own has that one.
+
         Raises:
             RequestRefused: 429, the producer's queue is full.
             ServiceDown: Kafka did not acknowledge all records in time.
@@ -82,7 +85,11 @@ class EventProducer:
         try:
             for index, record in enumerate(records):
                 delivered = partial(request.delivered, index)
-                self._producer.produce(record.topic, record.value, record.key, headers=of_each, on_delivery=delivered)
+                own = [*trace.record_headers(record.trace).items()] if record.trace else []
+                headers_of_it = own or of_each
+                self._producer.produce(
+                    record.topic, record.value, record.key, headers=headers_of_it, on_delivery=delivered
+                )
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
         except BufferError:
