@@ -1,7 +1,8 @@
 """Pattern rules: how long a match takes under traffic with fifty rules, and how fast a backtest is.
 
 Payments of many customers arrive at a constant rate. Marked payments are a match of their own at once, and a poller
-looks for these matches. The backtest then reads payments that were archived before.
+looks for these matches. The backtest then reads payments that were archived before. A third part is what the Python
+processes of the executors do, in this process: each group alone, and all groups together, in turns.
 """
 
 import json
@@ -11,13 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
+from numpy.typing import NDArray
 
 import runtime
 from bench import streaming
 from bench.freshness import LOOK_SECONDS, percentiles
 from bench.row import OURS, Row
+from rules.sources import SOURCES
 from tests.beat import TooSlow, every, first
 from tests.scenes.applications import Application, start
 from truelog.archive.table import archived_positions
@@ -26,6 +32,10 @@ from truelog.kernel import clock
 from truelog.log import topics
 from truelog.log.kafka_producer import make_producer
 from truelog.patterns import files
+from truelog.patterns.rule import Rule, check
+from truelog.patterns.together.events import Events
+from truelog.patterns.together.search import outcomes_of_groups
+from truelog.patterns.versions import SET, Change, Version
 from truelog.rules import matches, sending
 from truelog.rules.backtest import Asked, backtest
 from truelog.storage.database import connect
@@ -35,6 +45,7 @@ from truelog.support.settings import Settings
 VIEWS = ("matches",)
 RULES, RATES = 50, (500, 5_000)
 CUSTOMERS, BACKTESTED = 20_000, 500_000
+FAILED = (2 / 3, 0.03)  # shares of payments, in one process
 
 _TOPIC, _MARKED = "payment", "marked"
 _MARKS = 20  # per second
@@ -44,6 +55,8 @@ _LOOK_SECONDS = 0.1
 _WARM_SECONDS = 15.0
 _PATIENCE_SECONDS = 120.0
 _SEED = 34
+_GROUPS, _EVENTS_OF_GROUP, _TURNS = 800, 12, 3
+_ALONE = 2**40  # events, below which each group is searched alone
 _MARK_RULE = f"""RULE {_MARKED} BY customer
 PATTERN paid
 WITHIN 1 minute
@@ -131,6 +144,48 @@ def run(settings: Settings, application: Application, seconds: float) -> Iterato
     payments = Payments(settings)
     _measured(payments, application, RATES[0], _WARM_SECONDS)
     yield from (_measured(payments, application, rate, seconds) for rate in RATES)
+
+
+def in_process() -> Iterator[Row]:
+    """The CPU time to search events for all rules, with their JSON, for each share of payments that have failed."""
+    declared = [files.read(each, SOURCES) for each in rules()]
+    known = [_version(check(each, SOURCES)) for each in declared]
+    for share in FAILED:
+        inputs, group = _inputs(share)
+        ways = {"each customer alone": _ALONE, "customers together": 0}
+        seconds, found = {way: list[float]() for way in ways}, dict[str, list[tuple[int, str]]]()
+        for _ in range(_TURNS):
+            for way, few in ways.items():
+                began = time.process_time()
+                outcomes = list(outcomes_of_groups(known, "customer", Events.of(inputs, group), few))
+                seconds[way].append(time.process_time() - began)
+                found[way] = sorted((number, each.match_id) for number, each in outcomes)
+        if len({tuple(each) for each in found.values()}) != 1:
+            raise RuntimeError("the two ways find different matches")
+        for way, of_way in seconds.items():
+            least, matches = min(of_way), len(found[way])
+            more = {"events": len(group), "seconds": least, "matches": matches}
+            more["us_per_event_and_rule"] = least / len(group) / RULES * 1e6
+            job = f"search {_EVENTS_OF_GROUP} payments of a customer for {RULES} rules, {share:.0%} of them failed"
+            yield Row(job, OURS, len(group) / least, "alone", f"of one core, {way}, {matches:,} matches", more=more)
+
+
+def _version(rule: Rule) -> Version[Rule]:
+    """The version of a rule that judges all events."""
+    return Version(1, Change("rule", 0, 0, 0, rule.name, SET, None, "{}"), rule, {}, None, None)
+
+
+def _inputs(failed: float) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Payments of customers, with the numbers of these, of which a share has failed."""
+    chosen, rows = Random(_SEED), list[dict[str, Any]]()
+    for number in range(_GROUPS * _EVENTS_OF_GROUP):
+        verb, country = "failed" if chosen.random() < failed else "succeeded", chosen.choice(("DE", "FR"))
+        about = {"order_id": f"o{number}", "verb": verb, "country": country, "amount": chosen.randrange(100)}
+        at = number * 1_000_000
+        rows.append({"at": at, "logged_at": at, "offset": number, "event": json.dumps(about)})
+    group = np.repeat(np.arange(_GROUPS), _EVENTS_OF_GROUP)
+    table = pa.Table.from_pylist(rows).append_column("topic", pa.array([_TOPIC] * len(rows)))
+    return table.append_column("partition", pa.array([0] * len(rows))), group
 
 
 def _await_view(settings: Settings) -> None:

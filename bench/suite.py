@@ -262,6 +262,10 @@ class Suite:
     def backtest(self) -> list[Row]:
         return [matching.run_backtest(self.settings, streaming.launch(self.settings, matching.VIEWS))]
 
+    def matcher(self) -> list[Row]:
+        self._end()
+        return list(matching.in_process())
+
     def searches(self) -> list[Row]:
         application = streaming.launch(self.settings, searching.VIEWS)
         self.running = "searches", application
@@ -348,6 +352,7 @@ JOBS: Mapping[str, Callable[[Suite], Iterable[Row]]] = {
     "matches": Suite.matches,
     "backtest": Suite.backtest,
     "searches": Suite.searches,
+    "matcher": Suite.matcher,
     "percolator": Suite.percolator,
     "stream_catalogue": Suite.stream_catalogue,
     "whole_four": Suite.whole_four,
@@ -369,6 +374,7 @@ APART: Mapping[str, Mapping[str, str]] = {
     "matches": {},
     "backtest": {},
     "searches": {},
+    "matcher": {},
     "percolator": {},
     "stream_catalogue": {},
     "whole_four": {},

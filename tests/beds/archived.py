@@ -30,12 +30,16 @@ from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records
 from truelog.log.positions import Positions
+from truelog.rules.records import read_changes
 from truelog.storage import bucket
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.output import changes
+from truelog.tables.patterns import rules
+from truelog.tables.patterns.judging import judging_of
+from truelog.views.judged import Judged
 
 MORNING = datetime(2026, 3, 1, tzinfo=UTC)
 LATER = MORNING + timedelta(hours=3)  # when records reach the log
@@ -246,3 +250,13 @@ def change(ground: Archived, table: str, statement: str) -> None:
 def oversized(ground: Archived) -> list[object]:
     query = 'SELECT "group" FROM truelog.oversized_group WHERE view = %s'
     return [group for (group,) in ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall()]
+
+
+def require_versions_of_all_records(ground: Archived) -> None:
+    """Require that the versions of rules, which a process makes record by record, follow from all records."""
+    view = ground.compiled.view
+    assert isinstance(view, Judged)
+    every = read_changes(ground.lab.connection, ground.compiled.name, view)
+    kept, again = rules.stored(ground.lab.connection, ground.compiled).book, judging_of(ground.compiled.own).book(every)
+    assert kept.versions == again.versions
+    assert sorted(each for of_rule in kept.changes.values() for each in of_rule) == sorted(every)

@@ -18,6 +18,9 @@ Slots = tuple[tuple[str, bool], ...]  # what each mark is: a step, and whether i
 Evaluator = Callable[[Sequence[Values], int, Marks], Any]  # the events of a rule, the present one, and the marks
 
 
+_MOST_REPEATED = 100_000  # characters
+
+
 def fields_of(expression: Expression) -> list[Field]:
     """The fields in an expression."""
     if isinstance(expression, Call):
@@ -198,6 +201,14 @@ def _remainder(one: Any, other: Any) -> Any:
     return -rest if one < 0 else rest
 
 
+def _product(one: Any, other: Any) -> Any:
+    """A product. Python repeats a text that is multiplied, which may take all memory, and NaN is a text in JSON."""
+    for text, number in ((one, other), (other, one)):
+        if isinstance(text, str) and isinstance(number, int) and len(text) * number > _MOST_REPEATED:
+            raise ValueError("the product is too long a text")
+    return one * other
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -207,7 +218,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     ">=": operator.ge,
     "+": operator.add,
     "-": operator.sub,
-    "*": operator.mul,
+    "*": _product,
     "/": operator.truediv,
     "%": _remainder,
     "negative": operator.neg,

@@ -59,14 +59,14 @@ class Match:
 class Budget:
     """How many steps a search may still take."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: float) -> None:
         self.steps = steps
 
     @staticmethod
     def of(events: Sequence[Event]) -> "Budget":
         return Budget(BUDGET + BUDGET_OF_EVENT * len(events))
 
-    def spend(self, steps: int) -> None:
+    def spend(self, steps: float) -> None:
         self.steps -= steps
         if self.steps < 0:
             raise TooCostly
@@ -87,10 +87,31 @@ def find(
     """
     ordered = sorted(events)
     rows = [each for each in ordered if each.topic in rule.row_types and may_match(each)]
-    if len(rows) < rule.least:
+    return search(rule, Searched(rows, ordered), budget or Budget.of(events))
+
+
+class Searched(NamedTuple):
+    """The events of a search, in order.
+
+    rows: those that may be part of a match.
+    every: these, and those that may undo a match.
+    begins: for each row, whether a match may begin with it; None: it may begin with any.
+    cost: the most steps that the search would take from the other rows.
+    """
+
+    rows: Sequence[Event]
+    every: Sequence[Event]
+    begins: Sequence[bool] | None = None
+    cost: float = 0
+
+
+def search(rule: Rule, searched: Searched, budget: Budget) -> list[Match]:
+    """The matches of a rule among events, as `find` finds them."""
+    if len(searched.rows) < rule.least:
         return []
-    search = _Search(rule, rows, ordered, budget or Budget.of(events))
-    return [search.match(path) for path in search.paths()]
+    budget.spend(searched.cost)
+    found = _Search(rule, searched, budget)
+    return [found.match(path) for path in found.paths(searched.begins)]
 
 
 @dataclass(frozen=True)
@@ -112,23 +133,23 @@ class _Thread(NamedTuple):
 
 
 class _Search:
-    """The search for a rule among `events`, in order. Events in `every` may undo matches."""
+    """The search for a rule among the rows of `searched`."""
 
-    def __init__(self, rule: Rule, events: list[Event], every: list[Event], budget: Budget) -> None:
+    def __init__(self, rule: Rule, searched: Searched, budget: Budget) -> None:
         self.rule = rule
-        self.events = events
+        self.events = events = searched.rows
         self.rows: list[Values] = [each.values for each in events]
         self.tests = rule.tests
         self.known: dict[tuple[str, int], bool] = {}  # the answers of conditions that depend on no match
         self.has_gaps = any(each.gap is not None for each in rule.steps.values())
         self.budget = budget
         absence = rule.absence
-        self.absent = [e for e in every if absence and e.topic == absence.condition.event_type]
+        self.absent = [e for e in searched.every if absence and e.topic == absence.condition.event_type]
 
-    def paths(self) -> list[_Path]:
+    def paths(self, begins: Sequence[bool] | None) -> list[_Path]:
         found, start = [], 0
         while start < len(self.events):
-            path = self.path_from(start)
+            path = self.path_from(start) if begins is None or begins[start] else None
             if path is not None:
                 found.append(path)
             start = path.number + 1 if path is not None and self.rule.is_past_last else start + 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truelog.patterns import matcher
-from truelog.patterns.matcher import Budget, Event, Match, TooCostly
+from truelog.patterns.matcher import Budget, Event, Match, Searched, TooCostly
 from truelog.patterns.rule import Rule
 from truelog.patterns.versions import Version
 
@@ -52,20 +52,39 @@ def outcomes(versions: Iterable[Version[Rule]], entity: str, events: Sequence[Ev
 
 
 def of_version(version: Version[Rule], events: Sequence[Event]) -> list[Outcome]:
-    """What one version finds."""
+    """What one version finds among events in order."""
     rule = version.rule
     begun = [each for each in events if version.begins_before(each)]
-    if not any(map(version.judges, begun)):
-        return []
-    in_time = [each for each in begun if each.logged_at - each.at <= rule.late_after]
-    budget = Budget.of(begun)
+    rows = [each for each in begun if each.topic in rule.row_types and version.judges(each)]
+    every = Searched(rows, begun)
+    return of_searches(version, every, in_time(rule, every))
+
+
+def in_time(rule: Rule, every: Searched) -> Searched | None:
+    """The search without late events; None if no event is late."""
+    begun = [each for each in every.every if not is_late(rule, each)]
+    if len(begun) == len(every.every):
+        return None
+    return Searched([each for each in every.rows if not is_late(rule, each)], begun)
+
+
+def is_late(rule: Rule, event: Event) -> bool:
+    return event.logged_at - event.at > rule.late_after
+
+
+def of_searches(version: Version[Rule], every: Searched, timely: Searched | None) -> list[Outcome]:
+    """What one version finds, given the search of all events, and the search of those in time if others are late."""
+    rule, budget = version.rule, Budget.of(every.every)
     try:
-        first = _matches(version, in_time, budget)
-        every = first if len(in_time) == len(begun) else _matches(version, begun, budget)
+        first = _matches(version, every if timely is None else timely, budget)
+        second = [] if timely is None else _matches(version, every, budget)
     except TooCostly:
+        if every.begins is not None:  # a bound of the cost may be too high
+            return of_searches(version, _whole(every), timely and _whole(timely))
         return [Outcome(_identity(version, ()), rule.name, version.number, TOO_COSTLY)]
-    found = {_identity(version, _coordinates_of(each)): (each, RETRACTED) for each in first}
-    for match in every:
+    alone = FOUND if timely is None else RETRACTED
+    found = {_identity(version, _coordinates_of(each)): (each, alone) for each in first}
+    for match in second:
         identity = _identity(version, _coordinates_of(match))
         found[identity] = (match, FOUND if identity in found else LATE)
     shown = (
@@ -85,9 +104,14 @@ def of_version(version: Version[Rule], events: Sequence[Event]) -> list[Outcome]
     return sorted(shown, key=lambda each: each.match_id)
 
 
-def _matches(version: Version[Rule], events: Sequence[Event], budget: Budget) -> list[Match]:
+def _whole(searched: Searched) -> Searched:
+    """The search in which a match may begin with any row."""
+    return Searched(searched.rows, searched.every)
+
+
+def _matches(version: Version[Rule], searched: Searched, budget: Budget) -> list[Match]:
     """The matches that are settled before the version ends. A version that has ended sees no later time."""
-    found = matcher.find(version.rule, events, budget, version.judges)
+    found = matcher.search(version.rule, searched, budget)
     ended = version.ended_at
     return [each for each in found if ended is None or each.settled_after is None or each.settled_after < ended]
 

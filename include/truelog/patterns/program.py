@@ -73,6 +73,46 @@ def least_events(tree: Tree) -> int:
             return least * least_events(item)
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Where a search gets from an instruction before it reads the next event.
+
+    takes: the steps that the next event may fit, each with the instruction after it.
+    passes: the instructions after the next event is skipped.
+    accepts: whether the events so far may be a match.
+    cost: how many steps the search takes at most until then.
+    """
+
+    takes: tuple[tuple[str, int], ...]
+    passes: tuple[int, ...]
+    accepts: bool
+    cost: int
+
+
+def reach(program: tuple[Instruction, ...], start: int) -> Reach:
+    """Where a search gets from this instruction."""
+    takes, passes, accepts, cost = list[tuple[str, int]](), list[int](), False, 1
+    waiting, seen = [start], {start}
+    while waiting:
+        at = waiting.pop()
+        following: tuple[int, ...] = ()
+        match program[at]:
+            case Take(step):
+                takes.append((step, at + 1))
+            case Pass():
+                passes.append(at + 1)
+            case Accept():
+                accepts = True
+            case Jump(to):
+                following = (to,)
+            case Split(preferred, other):
+                following = (preferred, other)
+        cost += len(following)
+        waiting += (each for each in following if each not in seen)
+        seen.update(following)
+    return Reach(tuple(takes), tuple(passes), accepts, cost)
+
+
 def _add(program: list[Instruction], tree: Tree) -> None:
     if len(program) > MOST_INSTRUCTIONS:
         raise BadInput(f"the repeats unroll to more than {MOST_INSTRUCTIONS:,} steps; use smaller numbers")

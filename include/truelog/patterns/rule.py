@@ -17,7 +17,7 @@ from truelog.patterns import grammar
 from truelog.patterns.catalogue import Sources, require_entity
 from truelog.patterns.evaluate import Evaluator, Slots, evaluator, fields_of
 from truelog.patterns.expression import BOOLEAN, Expression, Scope
-from truelog.patterns.program import Instruction, compile_tree, least_events
+from truelog.patterns.program import Instruction, Reach, compile_tree, least_events, reach
 from truelog.patterns.span import spans_of
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration, BadInput
@@ -139,6 +139,16 @@ class Rule:
     def event_types(self) -> frozenset[str]:
         """The event types that the rule reads."""
         return self.row_types | ({self.absence.condition.event_type} if self.absence else set())
+
+    def reach(self, instruction: int) -> Reach:
+        """Where a search gets from an instruction before it reads the next event."""
+        if instruction not in self._reached:
+            self._reached[instruction] = reach(self.program, instruction)
+        return self._reached[instruction]
+
+    @cached_property
+    def _reached(self) -> dict[int, Reach]:
+        return {}
 
 
 def read(document: Any) -> Declared:

@@ -9,8 +9,9 @@ A stored search is a rule in this sense, too: `versions` asks its caller what a 
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -95,8 +96,8 @@ class Version(Generic[R]):
 def is_judged(event: Placed, begins: Ends, ends: Ends | None) -> bool:
     """Whether an event is between these offsets."""
     topic, partition = event.topic, str(event.partition)
-    begun = event.offset >= _of(begins, topic, partition)
-    return begun and (ends is None or event.offset < _of(ends, topic, partition))
+    begun = event.offset >= offset_in(begins, topic, partition)
+    return begun and (ends is None or event.offset < offset_in(ends, topic, partition))
 
 
 def versions(changes: Iterable[Change], read: Read[R]) -> list[Version[R]]:
@@ -123,6 +124,35 @@ def versions(changes: Iterable[Change], read: Read[R]) -> list[Version[R]]:
             current[name] = len(found)
             found.append(Version(numbers[name], change, rule, begins, None, None))
     return found
+
+
+@dataclass(frozen=True)
+class Book(Generic[R]):
+    """The records of each rule and its versions, which follow from these records alone."""
+
+    changes: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
+    versions: Mapping[str, tuple[Version[R], ...]] = field(default_factory=dict)
+
+    def with_changes(self, changes: Iterable[Change], read: Read[R]) -> "Book[R]":
+        """The book with further records. Only the versions of their rules are made again."""
+        further: defaultdict[str, list[Change]] = defaultdict(list)
+        for each in changes:
+            further[each.rule].append(each)
+        changed = {name: (*self.changes.get(name, ()), *of_rule) for name, of_rule in further.items()}
+        made = {name: tuple(versions(of_rule, read)) for name, of_rule in changed.items()}
+        return Book({**self.changes, **changed}, {**self.versions, **made})
+
+    def every(self) -> list[Version[R]]:
+        """The versions of all rules, those of a rule in order."""
+        return [each for of_rule in self.versions.values() for each in of_rule]
+
+    def of(self, names: Iterable[str]) -> list[Version[R]]:
+        """The versions of these rules."""
+        return [each for name in names for each in self.versions.get(name, ())]
+
+    def changed_since(self, before: "Book[R]") -> list[str]:
+        """The rules whose versions were made again since `before`, from which this book was made."""
+        return [name for name, each in self.versions.items() if before.versions.get(name) is not each]
 
 
 @dataclass(frozen=True)
@@ -215,12 +245,12 @@ def _latest(one: Ends, other: Ends) -> Ends:
     """The greater offset of each partition."""
     return {
         topic: {
-            partition: max(_of(one, topic, partition), _of(other, topic, partition))
+            partition: max(offset_in(one, topic, partition), offset_in(other, topic, partition))
             for partition in {**one.get(topic, {}), **other.get(topic, {})}
         }
         for topic in {**one, **other}
     }
 
 
-def _of(ends: Ends, topic: str, partition: str) -> int:
+def offset_in(ends: Ends, topic: str, partition: str) -> int:
     return ends.get(topic, {}).get(partition, 0)

@@ -61,3 +61,9 @@ def test_the_longest_number_can_be_written() -> None:
     """Python refuses to write numbers of more than 4,300 digits."""
     found = search("true", " * ".join(["b.value"] * 40), [2**63 - 1] * 2)
     assert json.loads(found.column("shown")[0].as_py()) == {"shown": (2**63 - 1) ** 40}
+
+
+def test_a_text_times_a_large_number_is_null() -> None:
+    """Python would repeat the text: this one would have three gigabytes."""
+    assert search("value * 1000000000 <> 1", "count(b.value)", ["NaN", "NaN"]).num_rows == 0
+    assert search("value * 2 <> 1", "count(b.value)", ["NaN", "NaN"]).num_rows == 1

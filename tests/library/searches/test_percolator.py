@@ -94,6 +94,28 @@ def test_versions_judge_the_events_between_their_offsets() -> None:
     assert not list(percolator.found(Place("comment", 0, 0), document))
 
 
+@given(st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_searches_that_replace_others_find_what_all_of_them_find_anew(seed: int) -> None:
+    chosen = Random(seed)
+
+    def versions_of(name: str) -> list[Known]:
+        made = enumerate(drawn_queries(chosen, chosen.randint(0, 3)), 1)
+        return [Known(name, number, chosen.choice(("post", "tweet")), each, {}, None) for number, each in made]
+
+    names = [f"s{number}" for number in range(8)]
+    first = {name: versions_of(name) for name in names[:6]}
+    percolator = Percolator(each for of_search in first.values() for each in of_search)
+    for _ in range(3):
+        changed = {name: versions_of(name) for name in chosen.sample(names, 3)}
+        percolator.replace(changed)
+        anew = Percolator(each for of_search in (first | changed).values() for each in of_search)
+        for topic in ("post", "tweet", "comment"):
+            document = drawn_document(chosen)
+            found = sorted(each[:2] for each in percolator.found(Place(topic, 0, 0), document))
+            assert found == sorted(each[:2] for each in anew.found(Place(topic, 0, 0), document))
+
+
 def test_the_rarest_words_are_learned_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """`extraordinary` is longer, so it seems to be rare, until many texts have it."""
     monkeypatch.setattr(index, "_LEARNED", (10,))

@@ -1,6 +1,6 @@
 """Judging: how rows follow from the inputs of groups and from rules, which are records of the log themselves."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from truelog.patterns.versions import Change, Read, Version, versions
+from truelog.patterns.versions import Book, Change, Read, Version
 from truelog.tables.compiled_view import CompiledView, Compiling
 from truelog.tables.fingerprint import declared_parts, of_parts
 from truelog.tables.fold.compiled import Fold
@@ -25,12 +25,15 @@ class Judging(Fold):
     rules: the side table with the records of rules.
     read: what a record declares.
     judge: versions of rules → inputs → rows.
+    judge_changed: inputs → rows, the names of rules, and all versions of these rules → inputs → rows, if the other
+        rules stay as they are. None: `judge` is called again.
     is_local: whether a row of a version follows from one event, so that the end of a version changes no earlier row.
     """
 
     rules: Table
     read: Read[Any]
     judge: Callable[[Sequence[Version[Any]]], Run]
+    judge_changed: Callable[[Any, Collection[str], Sequence[Version[Any]]], Run] | None = None
     is_local: bool = False
 
     @property
@@ -41,16 +44,26 @@ class Judging(Fold):
         known = self.with_changes(collected(self.rules, states_of(self.rules)))
         return known.folded(table, self.inputs.stored(states_of(self.inputs)))
 
-    def versions(self, changes: Iterable[Change]) -> list[Version[Any]]:
-        return versions(changes, self.read)
+    def book(self, changes: Iterable[Change]) -> Book[Any]:
+        return Book[Any]().with_changes(changes, self.read)
 
     def with_changes(self, changes: Iterable[Change]) -> Fold:
         """The fold for the rules that follow from these records."""
-        return self.with_versions(self.versions(changes))
+        return self.with_versions(self.book(changes).every())
 
     def with_versions(self, known: Sequence[Version[Any]]) -> Fold:
         """The fold for these versions of rules."""
-        return Fold(self.inputs, self.by, self.judge(known), self.rows, self.failed, self.since, self.first)
+        return self._with_run(self.judge(known))
+
+    def with_book(self, book: Book[Any], before: Book[Any], fold: Fold) -> Fold:
+        """The fold for the versions in a book that was made from another one, given the fold for that."""
+        if self.judge_changed is None:
+            return self.with_versions(book.every())
+        names = book.changed_since(before)
+        return self._with_run(self.judge_changed(fold.run, names, book.of(names)))
+
+    def _with_run(self, run: Run) -> Fold:
+        return Fold(self.inputs, self.by, run, self.rows, self.failed, self.since, self.first)
 
 
 def compile_judged(compiling: Compiling, rows: pa.Schema, judging: Callable[[Any, Table, Table], Judging]) -> Table:

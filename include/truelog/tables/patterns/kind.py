@@ -83,21 +83,21 @@ class Judged(Fold):
         with connect(plans.settings, autocommit=True) as connection:
             before = rules.stored(connection, compiled)
             if not changes.attempts:
-                if not before.versions:
+                if not any(before.book.versions.values()):
                     return NO_ROWS
                 return merge.stage_touched(plans, with_fold(compiled, before.fold), inputs)
-            after = judging.versions([*before.changes, *rules.staged_changes(connection, compiled, changes)])
-        touched = rules.touched_groups(compiled, before.versions, after)
+            after = before.with_changes(judging, rules.staged_changes(connection, compiled, changes))
+        touched = rules.touched_groups(compiled, before.book, after.book)
         fresh = BatchPlans(plans.spark, plans.settings)  # these groups are loaded by another query
-        return merge.stage_touched(fresh, with_fold(compiled, judging.with_versions(after)), inputs, touched)
+        return merge.stage_touched(fresh, with_fold(compiled, after.fold), inputs, touched)
 
     def add_batch(self, connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
         judging = judging_of(compiled.own)
         changes = staged.sides.get(judging.rules.side, NO_ROWS)
         if changes.attempts:
             before = rules.stored(connection, compiled)
-            after = judging.versions([*before.changes, *rules.staged_changes(connection, compiled, changes)])
-            rules.delete_touched(connection, compiled, before.versions, after)
+            after = before.with_changes(judging, rules.staged_changes(connection, compiled, changes))
+            rules.delete_touched(connection, compiled, before.book, after.book)
         super().add_batch(connection, compiled, staged)
         if staged.attempts:
             faults.reach(f"judged.{compiled.name}")

@@ -1,19 +1,28 @@
-"""Matching: how matches follow from the inputs of a view of patterns and from its rules."""
+"""Matching: how matches follow from the inputs of a view of patterns and from its rules.
+
+Spark sends the inputs of whole groups one after another. A batch of Arrow has many groups, and they are searched
+together.
+"""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from truelog.patterns.matcher import Event
-from truelog.patterns.outcomes import Outcome, outcomes
+from truelog.patterns.outcomes import Outcome
 from truelog.patterns.rule import Rule
 from truelog.patterns.span import LATEST, Spans, spans_of
+from truelog.patterns.together.events import Events, Ints
+from truelog.patterns.together.search import outcomes_of_groups
 from truelog.patterns.versions import Version, reader
 from truelog.schema.names import COORDINATES
 from truelog.tables.patterns.judging import Judging, Run
@@ -38,7 +47,8 @@ ROWS = pa.schema(
     ]
 )
 ARRIVED = ("logged_at", *COORDINATES)  # the order in which the inputs of a group reached the log
-_OF_EVENT = Event._fields[:-1]  # without the values
+_SIZE = "_size"  # column with the number of inputs of a group
+_PORTION = 4_096  # matches in one Arrow batch
 
 
 def compile_matching(view: Patterns, inputs: Table, rules: Table) -> Judging:
@@ -50,10 +60,28 @@ def compile_matching(view: Patterns, inputs: Table, rules: Table) -> Judging:
 def _judge(view: Patterns, known: Sequence[Version[Rule]]) -> Run:
     search = _Search(known, view.most, spans_of(view.sources))
 
-    def matches(group: pa.Table) -> pa.Table:  # Spark counts the parameters, and would count `self`
-        return search.table(group)
+    def matches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return search.batches(batches)
 
-    return lambda inputs: inputs.groupBy(*view.by).applyInArrow(matches, from_arrow_schema(ROWS))
+    def run(inputs: DataFrame) -> DataFrame:
+        # The window keeps the inputs of a group together, and they follow each other. One partition needs no shuffle.
+        size = F.count(F.lit(1)).over(Window.partitionBy(*view.by))
+        return inputs.withColumn(_SIZE, size).mapInArrow(matches, from_arrow_schema(ROWS))
+
+    return run
+
+
+class _Group(NamedTuple):
+    """A group, and its inputs in a table. Times are in microseconds: Python has not all times that PostgreSQL has.
+
+    next_came: when the first input came that is not searched; None if all are searched.
+    """
+
+    entity_id: str
+    entity: str
+    span_end: int
+    inputs: Ints
+    next_came: int | None
 
 
 @dataclass(frozen=True)
@@ -67,36 +95,83 @@ class _Search:
     most: int
     spans: Mapping[str, Spans]
 
-    def table(self, inputs: pa.Table) -> pa.Table:
-        """The matches in the inputs of one group, as a table."""
-        entity_id, entity = (inputs.column(name)[0].as_py() for name in ("entity_id", "entity"))
-        span_end = inputs.column("span_end").cast(pa.int64())[0].as_py()  # Python has not all times that PostgreSQL has
-        group = {"entity_id": entity_id, "entity": entity, "span_end": span_end}
-        return pa.Table.from_pylist([group | _row(each) for each in self.outcomes(entity, span_end, inputs)], ROWS)
+    def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The matches in batches of inputs, in which each group follows another."""
+        for inputs, bounds in whole_groups(batches):
+            found = self.rows(inputs, bounds)
+            while portion := list(islice(found, _PORTION)):
+                yield pa.RecordBatch.from_pylist(portion, ROWS)
 
-    def outcomes(self, entity: str, span_end: int, inputs: pa.Table) -> Iterator[Outcome]:
-        """The matches that begin in the span. If there are too many inputs, only the first that came are searched.
+    def rows(self, inputs: pa.Table, bounds: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """The matches in the inputs of these groups. `bounds` are the first input of each group, and the end."""
+        groups = list(self.groups(inputs, bounds))
+        for entity in sorted({each.entity for each in groups}):
+            known = [each for each in self.known if each.rule.entity == entity]
+            if known:
+                of_entity = [each for each in groups if each.entity == entity]
+                yield from self.of_entity(known, entity, of_entity, inputs)
+
+    def groups(self, inputs: pa.Table, bounds: Sequence[int]) -> Iterator[_Group]:
+        """The groups. If one has too many inputs, only the first that came are searched."""
+        first = inputs.take(pa.array(bounds[:-1]))
+        names = (first.column("entity_id"), first.column("entity"), first.column("span_end").cast(pa.int64()))
+        rows = zip(*(each.to_pylist() for each in names), bounds[:-1], bounds[1:], strict=True)
+        for entity_id, entity, span_end, begin, end in rows:
+            if end - begin <= self.most:
+                yield _Group(entity_id, entity, span_end, np.arange(begin, end), None)
+                continue
+            found = inputs.slice(begin, end - begin)
+            order = pc.sort_indices(found, sort_keys=[(name, "ascending") for name in ARRIVED]).to_numpy()
+            next_came = found.column("logged_at")[int(order[self.most])].as_py()
+            yield _Group(entity_id, entity, span_end, begin + order[: self.most].astype(np.int64), next_came)
+
+    def of_entity(
+        self, known: Sequence[Version[Rule]], entity: str, groups: Sequence[_Group], inputs: pa.Table
+    ) -> Iterator[dict[str, Any]]:
+        for number, outcome in outcomes_of_groups(known, entity, read_events(known, groups, inputs)):
+            group = groups[number]
+            if self.is_row_of(group, outcome):
+                of_group = {"entity_id": group.entity_id, "entity": entity, "span_end": group.span_end}
+                yield of_group | _row(outcome)
+
+    def is_row_of(self, group: _Group, outcome: Outcome) -> bool:
+        """Whether a match begins in the span of a group.
 
         A match that waited when the next input came is left out, because an input that is not searched may undo it.
         """
-        known = [each for each in self.known if each.rule.entity == entity]
-        next_came, spans = None, self.spans.get(entity)
-        if inputs.num_rows > self.most:
-            inputs = inputs.sort_by([(name, "ascending") for name in ARRIVED])
-            next_came, inputs = inputs.column("logged_at")[self.most].as_py(), inputs.slice(0, self.most)
-        event_types = frozenset[str]().union(*(each.rule.event_types for each in known))
-        for each in outcomes(known, entity, events(inputs, event_types)):
-            is_settled = next_came is None or each.settled_after is None or each.settled_after < next_came
-            is_here = spans is None or each.first_time is None or spans.end(each.first_time) == span_end
-            if is_settled and is_here:
-                yield each
+        came, settled, first = group.next_came, outcome.settled_after, outcome.first_time
+        spans = self.spans.get(group.entity)
+        is_settled = came is None or settled is None or settled < came
+        return is_settled and (spans is None or first is None or spans.end(first) == group.span_end)
 
 
-def events(inputs: pa.Table, event_types: Collection[str]) -> list[Event]:
-    """The events of these types in a table of inputs. The others are not parsed."""
-    is_read = pc.is_in(inputs.column("topic"), pa.array(event_types, pa.string()))
-    rows = inputs.filter(is_read).select([*_OF_EVENT, "event"]).to_pylist()
-    return [Event(**{name: row[name] for name in _OF_EVENT}, values=json.loads(row["event"])) for row in rows]
+def whole_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, list[int]]]:
+    """Inputs of whole groups, with the number of the first input of each group, and their end."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        table = pa.Table.from_batches([*waiting, batch])
+        sizes, bounds = table.column(_SIZE).to_numpy(), [0]
+        while bounds[-1] < len(sizes) and bounds[-1] + sizes[bounds[-1]] <= len(sizes):
+            bounds.append(bounds[-1] + int(sizes[bounds[-1]]))
+        if len(bounds) > 1:
+            yield table.slice(0, bounds[-1]), bounds
+        waiting = table.slice(bounds[-1]).to_batches()
+    if waiting:
+        raise AssertionError("the inputs of a group are not together")
+
+
+def read_events(known: Sequence[Version[Rule]], groups: Sequence[_Group], inputs: pa.Table) -> Events:
+    """The events that rules read, in groups with enough events for a match. Other events are not parsed."""
+    numbers = np.concatenate([each.inputs for each in groups])
+    group = np.repeat(np.arange(len(groups)), [len(each.inputs) for each in groups])
+    types = frozenset[str]().union(*(each.rule.event_types for each in known))
+    is_read = pc.is_in(inputs.column("topic"), pa.array(types, pa.string())).to_numpy()[numbers]
+    least = min(each.rule.least for each in known)
+    is_enough = np.bincount(group[is_read], minlength=len(groups)) >= least
+    chosen = is_read & is_enough[group]
+    return Events.of(inputs.take(numbers[chosen]), group[chosen])
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:

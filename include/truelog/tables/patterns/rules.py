@@ -3,17 +3,17 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import sql
 
-from truelog.patterns.versions import Change, Difference, Version, differences
-from truelog.storage.database import Connection, names
+from truelog.patterns.versions import Book, Change, Difference, differences
+from truelog.storage.database import Connection, names, read_value
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.fold.compiled import Fold, group_of, inputs_of
 from truelog.tables.fold.inputs import state
-from truelog.tables.patterns.judging import columns_of, judging_of
+from truelog.tables.patterns.judging import Judging, columns_of, judging_of
 from truelog.tables.stage import StagedRows
 
 _KEPT = 8  # tables of rules that a process keeps in memory, each in one state
@@ -21,29 +21,47 @@ _KEPT = 8  # tables of rules that a process keeps in memory, each in one state
 
 @dataclass(frozen=True)
 class Rules:
-    """The records of rules that a view has counted, their versions, and the fold for these."""
+    """The records of rules that a view has counted with their versions, and the fold for these."""
 
-    changes: Sequence[Change]
-    versions: Sequence[Version[Any]]
+    book: Book[Any]
     fold: Fold
 
+    def with_changes(self, judging: Judging, changes: Sequence[Change]) -> "Rules":
+        """The rules with further records."""
+        book = self.book.with_changes(changes, judging.read)
+        return Rules(book, judging.with_book(book, self.book, self.fold))
 
-_known: dict[tuple[Any, ...], tuple[Any, Rules]] = {}  # by the place of a table, with its state; the newest last
+
+class _Read(NamedTuple):
+    """What a process has read of a table: how many rows, and the sum and the greatest of their transactions."""
+
+    rows: int
+    total: str
+    newest: int
+
+
+_NOTHING = _Read(0, "0", -1)
+_known: dict[tuple[Any, ...], tuple[_Read, Rules]] = {}  # by the place of a table; the newest last
 
 
 def stored(connection: Connection, compiled: CompiledView) -> Rules:
-    """The rules that the view has counted. They are read again only if their table has changed."""
+    """The rules that the view has counted.
+
+    Their table is read only if it has changed. If it only has more rows, these are read alone.
+    """
     judging = judging_of(compiled.own)
-    place, at = _state_of(connection, state(judging.rules), compiled)
-    before, found = _known.get(place, (None, None))
-    if found is None or before != at:
-        changes = _changes(connection, compiled, state(judging.rules), sql.SQL("true"))
-        versions = judging.versions(changes)
-        found = Rules(changes, versions, judging.with_versions(versions))
-        _known.pop(place, None)
-        for old in list(_known)[: max(0, len(_known) - _KEPT + 1)]:
-            _known.pop(old, None)
-        _known[place] = (at, found)
+    place = _place_of(connection, state(judging.rules), compiled)
+    read, found = _known.pop(place, (_NOTHING, None))
+    now, is_longer = _look(connection, state(judging.rules), read)
+    if found is None or not is_longer:
+        book = judging.book(_changes(connection, compiled, state(judging.rules), _between(_NOTHING, now)))
+        found = Rules(book, judging.with_versions(book.every()))
+    elif read != now:
+        new = _changes(connection, compiled, state(judging.rules), _between(read, now))
+        found = found.with_changes(judging, new)
+    for old in list(_known)[: max(0, len(_known) - _KEPT + 1)]:
+        _known.pop(old, None)
+    _known[place] = (now, found)
     # What has expired and what is left out belong to the batch, and not to the rules.
     return replace(found, fold=replace(found.fold, since=judging.since, failed=judging.failed))
 
@@ -54,12 +72,11 @@ def staged_changes(connection: Connection, compiled: CompiledView, staged: Stage
     return _changes(connection, compiled, stage.table(judging_of(compiled.own).rules), condition)
 
 
-def touched_groups(
-    compiled: CompiledView, before: Sequence[Version[Any]], after: Sequence[Version[Any]]
-) -> sql.Composed:
-    """The query of the groups whose rows may change if the rules change."""
+def touched_groups(compiled: CompiledView, before: Book[Any], after: Book[Any]) -> sql.Composed:
+    """The query of the groups whose rows may change if the rules change. `after` was made from `before`."""
     by = names(group_of(compiled).by)
-    found = differences(before, after)
+    changed = after.changed_since(before)
+    found = differences(before.of(changed), after.of(changed))
     touched = _groups_from(compiled, found)
     if judging_of(compiled.own).is_local:
         return touched
@@ -74,20 +91,40 @@ def touched_groups(
     return sql.SQL("{} UNION {}").format(touched, rows)
 
 
-def delete_touched(
-    connection: Connection, compiled: CompiledView, before: Sequence[Version[Any]], after: Sequence[Version[Any]]
-) -> None:
+def delete_touched(connection: Connection, compiled: CompiledView, before: Book[Any], after: Book[Any]) -> None:
     """Delete the rows of the groups that a change of rules touches."""
     delete = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
     by, touched = names(group_of(compiled).by), touched_groups(compiled, before, after)
     connection.execute(delete.format(state(compiled.own), by, touched))
 
 
-def _state_of(connection: Connection, table: sql.Identifier, compiled: CompiledView) -> tuple[tuple[Any, ...], Any]:
-    """Where a table is, and a value that each change of its rows changes: each write has a transaction of its own."""
-    query = sql.SQL("SELECT {}::regclass::oid::bigint, count(*), coalesce(sum(xmin::text::bigint), 0)::text FROM {}")
-    [(oid, *at)] = connection.execute(query.format(sql.Literal(table.as_string(None)), table)).fetchall()
-    return (connection.info.host, connection.info.port, connection.info.dbname, compiled.fingerprint, oid), at
+def _place_of(connection: Connection, table: sql.Identifier, compiled: CompiledView) -> tuple[Any, ...]:
+    """Where a table is."""
+    query = sql.SQL("SELECT {}::regclass::oid::bigint").format(sql.Literal(table.as_string(None)))
+    info = connection.info
+    return (info.host, info.port, info.dbname, compiled.fingerprint, read_value(connection, query))
+
+
+def _look(connection: Connection, table: sql.Identifier, before: _Read) -> tuple[_Read, bool]:
+    """What there is to read, and whether all that was read before is still there and has not changed.
+
+    Each write has a transaction of its own, so a changed row is a new one. The rows of a transaction that began earlier
+    and ended later change the sum of the old ones.
+    """
+    query = sql.SQL(
+        "SELECT count(*), coalesce(sum(x), 0)::text, coalesce(max(x), -1), count(*) FILTER (WHERE x <= {newest}), "
+        "coalesce(sum(x) FILTER (WHERE x <= {newest}), 0)::text "
+        "FROM (SELECT xmin::text::bigint AS x FROM {table}) AS t"
+    )
+    newest = sql.Literal(before.newest)
+    [(*now, rows, total)] = connection.execute(query.format(newest=newest, table=table)).fetchall()
+    return _Read(*now), (rows, total) == before[:2]
+
+
+def _between(before: _Read, now: _Read) -> sql.Composed:
+    """The SQL condition that a row is new since `before`."""
+    written = sql.SQL("(xmin::text::bigint > {} AND xmin::text::bigint <= {})")
+    return written.format(sql.Literal(before.newest), sql.Literal(now.newest))
 
 
 def _changes(

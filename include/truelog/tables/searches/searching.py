@@ -1,16 +1,18 @@
 """Searching: how hits follow from the texts of events and from stored searches.
 
 The driver sends the searches to the executors once, whatever number of batches follow. The Python processes of the
-executors make an index of them, and keep it until the searches change.
+executors make an index of them, and keep it. Searches that change later travel with the plan of a batch, until they
+are many.
 """
 
 import json
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -42,9 +44,12 @@ ROWS = pa.schema(
 )
 _Fields = Mapping[str, Sequence[str]]  # the text fields of each event type
 _PORTION = 4_096  # hits in one Arrow batch, because a text may be found by very many searches
-_MOST_SENT = 32  # changes of searches; each has a file as long as all searches
+_MOST_SENT = 32  # sets of searches; each has a file as long as all searches
+_MOST_CHANGED = 200  # searches that travel with a plan; if more have changed, all searches are sent again
 _all_sent: "deque[Broadcast[list[Known]]]" = deque()
 _in_use: dict[str, Percolator] = {}  # of this process; at most one, by the key of its searches
+_changed_in_use: dict[str, str] = {}  # the key of the changed searches in this percolator, by its key
+_Changed = Mapping[str, Sequence[Known]]  # all versions of searches that have changed, by name
 
 
 class Place(NamedTuple):
@@ -60,7 +65,7 @@ def compile_searching(view: Searches, inputs: Table, rules: Table) -> Judging:
     fields = {event_type: tuple(source.fields) for event_type, source in view.sources.items()}
 
     def judge(known: Sequence[Version[Search]]) -> Run:
-        return Finder(fields, known)
+        return Finder(fields, Sent([_known(each) for each in known]), {})
 
     return Judging(
         inputs,
@@ -70,31 +75,63 @@ def compile_searching(view: Searches, inputs: Table, rules: Table) -> Judging:
         rules=rules,
         read=reader(view.sources),
         judge=judge,
+        judge_changed=Finder.with_changed,
         is_local=True,
     )
 
 
-class Finder:
-    """The fold for these versions of searches."""
+class Sent:
+    """Searches that the driver sends to the executors once."""
 
-    def __init__(self, fields: _Fields, known: Sequence[Version[Search]]) -> None:
-        self._fields = fields
-        self._known = [_known(each) for each in known]
-        self._key = uuid.uuid4().hex
+    def __init__(self, known: Sequence[Known]) -> None:
+        self.known = known
+        self.key = uuid.uuid4().hex
         self._sent: Broadcast[list[Known]] | None = None
 
-    def __call__(self, inputs: DataFrame) -> DataFrame:
-        sent = self._send(inputs.sparkSession.sparkContext)
-        return inputs.mapInArrow(_finding(self._fields, self._key, sent), from_arrow_schema(ROWS))
-
-    def _send(self, context: SparkContext) -> "Broadcast[list[Known]]":
-        """The searches in the executors. The oldest of them are dropped after many changes, when no job needs them."""
+    def send(self, context: SparkContext) -> "Broadcast[list[Known]]":
+        """The searches in the executors. The oldest of all are dropped in the end, when no job needs them."""
         if self._sent is None or self._sent not in _all_sent:
-            self._sent = context.broadcast(self._known)
+            self._sent = context.broadcast(list(self.known))
             _all_sent.append(self._sent)
             if len(_all_sent) > _MOST_SENT:
                 _forget(_all_sent.popleft())
         return self._sent
+
+
+class Finder:
+    """The fold for versions of searches: those that were sent, and instead of some of them others that have changed."""
+
+    def __init__(self, fields: _Fields, sent: Sent, changed: _Changed) -> None:
+        self._fields = fields
+        self._sent = sent
+        self._changed = changed
+        self._key = uuid.uuid4().hex
+
+    def __call__(self, inputs: DataFrame) -> DataFrame:
+        sent = self._sent.send(inputs.sparkSession.sparkContext)
+        known = _Known(self._sent.key, sent, self._key, self._changed)
+        return inputs.mapInArrow(_finding(self._fields, known), from_arrow_schema(ROWS))
+
+    def with_changed(self, names: Collection[str], versions: Sequence[Version[Search]]) -> "Finder":
+        """The fold for the same searches, but for those of these names, all of whose versions are given."""
+        made: dict[str, list[Known]] = {name: [] for name in names}
+        for each in versions:
+            made[each.rule.name].append(_known(each))
+        changed = {**self._changed, **made}
+        if len(changed) <= _MOST_CHANGED:
+            return Finder(self._fields, self._sent, changed)
+        same = [each for each in self._sent.known if each.search not in changed]
+        return Finder(self._fields, Sent([*same, *chain.from_iterable(changed.values())]), {})
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The searches of a plan, for the executors."""
+
+    key: str
+    sent: "Broadcast[list[Known]]"
+    key_of_changed: str
+    changed: _Changed
 
 
 def _known(version: Version[Search]) -> Known:
@@ -107,13 +144,11 @@ def _forget(sent: "Broadcast[Any]") -> None:
         sent.destroy()
 
 
-def _finding(
-    fields: _Fields, key: str, sent: "Broadcast[list[Known]]"
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _finding(fields: _Fields, known: _Known) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that runs in the executors' Python: texts in, hits out."""
 
     def find(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        percolator = _percolator(key, sent)
+        percolator = _percolator(known)
         for batch in batches:
             found = hits(percolator, fields, batch.to_pylist())
             while portion := list(islice(found, _PORTION)):
@@ -122,13 +157,17 @@ def _finding(
     return find
 
 
-def _percolator(key: str, sent: "Broadcast[list[Known]]") -> Percolator:
+def _percolator(known: _Known) -> Percolator:
     """The searches of this process. It keeps them, because each batch has a call of its own."""
-    if key not in _in_use:
+    if known.key not in _in_use:
         before = next(iter(_in_use.values()), None)
         _in_use.clear()
-        _in_use[key] = Percolator(sent.value, before)
-    return _in_use[key]
+        _changed_in_use.clear()
+        _in_use[known.key] = Percolator(known.sent.value, before)
+    if _changed_in_use.get(known.key) != known.key_of_changed:
+        _in_use[known.key].replace(known.changed)
+        _changed_in_use[known.key] = known.key_of_changed
+    return _in_use[known.key]
 
 
 def hits(percolator: Percolator, fields: _Fields, inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

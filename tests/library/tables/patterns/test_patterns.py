@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.beds.archived import Archived, change, oversized
+from tests.beds.archived import Archived, change, oversized, require_versions_of_all_records
 from tests.dying import dying_at
 from tests.library.click_rules import ALONE, MATCHES, PAIR, ends, retire, rows, set_rule
 from truelog.patterns.versions import Version
@@ -53,6 +53,7 @@ def test_rules_that_change_between_batches_judge_the_events_after_their_change(g
     assert rows(ground) == [other, ("other", 1, "a", "found", "0:6 0:7"), *pairs]
     assert compare(ground.rebuilder).verdict == "EQUAL"
     ground.require_output()
+    require_versions_of_all_records(ground)
 
 
 @pytest.mark.nightly

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.beds.archived import Archived, change
+from tests.beds.archived import Archived, change, require_versions_of_all_records
 from tests.dying import dying_at
 from tests.library.click_searches import HITS, click, ends, hits, retire, set_search
 from truelog.reconcile.comparison.compare import compare
@@ -38,6 +38,7 @@ def test_searches_that_change_between_batches_judge_the_events_after_their_chang
     assert hits(ground) == [("kafka", 1, "0:4"), ("kafka", 1, "1:0"), *second[1:]]
     assert compare(ground.rebuilder).verdict == "EQUAL"
     ground.require_output()
+    require_versions_of_all_records(ground)
 
 
 @pytest.mark.nightly
