@@ -51,7 +51,8 @@ def merged_to(
     query = (
         "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset, leader_epoch) "
         "VALUES (%s, %s, %s, %s, %s, %s, %s) "
-        "ON CONFLICT (view, version, topic, partition) DO UPDATE SET next_offset = excluded.next_offset"
+        "ON CONFLICT (view, version, topic, partition) "
+        "DO UPDATE SET next_offset = excluded.next_offset, leader_epoch = excluded.leader_epoch"
     )
     for topic, partition in reached.partitions():
         place = (topic, partition, reached.ids[topic], reached.at(topic, partition))

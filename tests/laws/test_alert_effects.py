@@ -3,10 +3,12 @@
 The laws are checked on random open alerts. The table lists individual cases, each with its reason.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,17 +105,35 @@ def test_without_its_cause_nothing_is_folded_after_five_minutes(alerts: list[Ale
     assert causes_of(ended, NOW + OUTLIVES, application_of) == {}
 
 
-def test_the_table_names_known_kinds_and_has_no_cycle() -> None:
-    assert {rule.cause for rule in RULES} | {rule.effect for rule in RULES} | NEVER_FOLDED <= KINDS.keys()
-    assert NEVER_FOLDED.isdisjoint(rule.effect for rule in RULES)
-    assert KINDS.keys() - NEVER_FOLDED >= TOGETHER
+def followers() -> dict[str, set[str]]:
+    """For each kind, the kinds that are folded into it or into one of its effects."""
     effects = {kind: {rule.effect for rule in RULES if rule.cause == kind} for kind in KINDS}
+    found = dict[str, set[str]]()
     for kind in KINDS:
         reached, ahead = set[str](), set(effects[kind])
         while ahead:
             reached |= ahead
             ahead = {after for each in ahead for after in effects[each]} - reached
-        assert kind not in reached
+        found[kind] = reached
+    return found
+
+
+def test_the_table_names_known_kinds_and_has_no_cycle() -> None:
+    assert {rule.cause for rule in RULES} | {rule.effect for rule in RULES} | NEVER_FOLDED <= KINDS.keys()
+    assert NEVER_FOLDED.isdisjoint(rule.effect for rule in RULES)
+    assert KINDS.keys() - NEVER_FOLDED >= TOGETHER
+    assert [kind for kind, reached in followers().items() if kind in reached] == []
+
+
+def test_the_page_about_lag_says_into_which_outside_causes_a_stalled_reader_is_folded() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lag.md").read_text()
+    rows = page.partition("| is the effect on readers folded? |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    said = {
+        kind: folded.startswith("yes")
+        for _, where, folded in (row.strip("| ").split(" | ") for row in rows)
+        for kind in re.findall(r"\(runbooks/(\w+)\.md\)", where)
+    }
+    assert {kind for kind, folded in said.items() if folded} == {k for k, f in followers().items() if "stalled" in f}
 
 
 CASES: list[tuple[str, str, str, bool]] = [

@@ -290,7 +290,7 @@ def test_records_that_are_no_events_after_a_rejudge_leave_no_exclusion(remarks: 
     before = remarks.certificate(remarks.reconcile())
     remarks.declare(**SHORT, amount=(str, ...))
     remarks.rejudge()
-    after = remarks.certificate(remarks.reconcile())
+    after = remarks.certificate(remarks.reconcile(from_raw=True))  # finds no exclusion without a failure
     assert [[offset for _, _, offset in each.excluded] for each in (before, after)] == [[2], []]
     assert (before.rows, remarks.rows(), remarks.verify(after)) == (2, {"one": 5}, ("EQUAL", ""))
     _require_superseded(remarks, before, "event versions 1 in reading 0, and are now judged by event versions 2 in")

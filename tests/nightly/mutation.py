@@ -46,19 +46,13 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
     "kernel/log_guard.py": ("tests/library/kernel/test_log_guard.py", "tests/library/kernel/test_log_guard_cuts.py"),
     "log/topic_health.py": ("tests/library/log/test_topic_health.py", "tests/library/kernel/test_log_guard_cuts.py"),
-    "log/leader_epochs.py": (
-        "tests/library/log/test_leader_epochs.py",
-        "tests/library/log/test_topic_health.py",
-        "tests/library/maintenance/test_accept_cut.py",
-    ),
+    "control/log_cuts.py": ("tests/library/control/test_log_cuts.py",),
+    "log/leader_epochs.py": ("tests/library/log/test_leader_epochs.py", "tests/library/log/test_topic_health.py"),
     "streaming/change_watch.py": (
-        "tests/library/streaming/test_change_watch.py",
         "tests/library/streaming/test_change_watch_causes.py",
+        "tests/library/streaming/test_change_watch.py",
     ),
-    "maintenance/accept_cut.py": (
-        "tests/library/maintenance/test_accept_cut_plan.py",
-        "tests/library/maintenance/test_accept_cut.py",
-    ),
+    "maintenance/accept_cut.py": ("tests/library/maintenance/test_accept_cut_steps.py",),
     "tables/output/outbox.py": ("tests/library/tables/output/test_outbox.py",),
     "kernel/bad_records.py": (
         "tests/library/kernel/test_bad_records.py",
@@ -72,7 +66,6 @@ SUITES: dict[str, tuple[str, ...]] = {
     "tables/fold/failing.py": (
         "tests/library/tables/fold/test_failing_search.py",
         "tests/library/tables/fold/test_failing_left_out.py",
-        "tests/library/tables/fold/test_failing.py",
     ),
     "tables/fold/merge.py": ("tests/library/tables/fold/test_merge.py",),
     "archive/commit.py": ("tests/library/archive/test_commit.py",),

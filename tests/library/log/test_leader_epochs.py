@@ -1,12 +1,17 @@
 """What a broker's first answer to a reader says about a cut, and which changes of leaders matter. Without Kafka."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from truelog.log import leader_epochs
 from truelog.log.leader_epochs import Cut
 from truelog.log.positions import Positions
-from truelog.support.errors import LeaderChanged, ServiceDown
+from truelog.log.topics import PartitionKey
+from truelog.support.errors import LeaderChanged, LogCut, ServiceDown
 from truelog.support.settings import Settings
 
 CLICK, VIEW = ("click", 0), ("page_view", 1)
@@ -69,3 +74,159 @@ def test_kafka_is_asked_only_about_changed_epochs(postgresql: Settings, monkeypa
 def test_a_cut_names_the_lost_records() -> None:
     cut = Cut("click", "an-id", 0, epoch=1, position=9, end=5)
     assert str(cut).startswith("click 0: Kafka has lost the records [5, 9), which were read already")
+
+
+IDS = {"click": "an-id", "page_view": "another-id"}
+AT = Positions({"click": {0: 12}, "page_view": {1: 4}}, IDS)
+CUT = Cut("click", "an-id", 0, epoch=3, position=12, end=5)
+
+
+def test_the_cuts_of_changed_partitions_are_raised(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[object, ...]]()
+
+    def find(*given: object) -> list[Cut]:
+        asked.append(given)
+        return [CUT]
+
+    monkeypatch.setattr(leader_epochs, "find_cuts", find)
+    with pytest.raises(LogCut, match="Kafka has lost the records") as raised:
+        leader_epochs.require_intact(postgresql, AT, {CLICK: 3, VIEW: 1}, {CLICK: 4, VIEW: 1})
+    assert raised.value.cuts == [CUT]
+    assert asked == [(postgresql, AT, {CLICK: 3})]
+    monkeypatch.setattr(leader_epochs, "find_cuts", lambda *_: [])
+    leader_epochs.require_intact(postgresql, AT, {CLICK: 3}, {CLICK: 4})
+
+
+def record(key: PartitionKey, offset: int, epoch: int = 3) -> Message:
+    return Message(topic=key[0], partition=key[1], offset=offset, leader_epoch=epoch)
+
+
+def end(key: PartitionKey, offset: int) -> Message:
+    eof = KafkaError(KafkaError._PARTITION_EOF, "the end")
+    return Message(topic=key[0], partition=key[1], offset=offset, error=eof)
+
+
+@dataclass
+class Answers:
+    """What Kafka answers, one after the other. Whoever asks further, fails."""
+
+    left: list[Message]
+
+    def poll(self, _: object) -> tuple[PartitionKey, Message]:
+        message = self.left.pop(0)
+        return (str(message.topic()), int(str(message.partition()))), message
+
+
+@pytest.fixture
+def answer_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answers]:
+    def answers(*messages: Message) -> Answers:
+        made = Answers(list(messages))
+        monkeypatch.setattr(leader_epochs, "_poll", made.poll)
+        return made
+
+    return answers
+
+
+def test_the_first_answer_about_each_partition_counts(
+    postgresql: Settings, answer_with: Callable[..., Answers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition that was not cut is examined further."""
+    intact = list[Mapping[PartitionKey, int]]()
+    monkeypatch.setattr(leader_epochs, "_require_no_newer_epoch", lambda _, __, reached: intact.append(reached))
+    answers = answer_with(answer(KafkaError._LOG_TRUNCATION, AT_5), record(CLICK, 5, 4), record(VIEW, 4))
+    assert list(leader_epochs.find_cuts(postgresql, AT, {CLICK: 3, VIEW: 3})) == [CUT]
+    assert (answers.left, intact) == ([], [{VIEW: 3}])
+
+
+NEWER = (
+    "the record at {}, before the position {}, has the leader epoch {}, but the position was reached in the epoch {}"
+)
+
+
+@dataclass(frozen=True)
+class Below:
+    """Records below two positions, and why they contradict the epochs of these, if they do."""
+
+    answers: list[Message]
+    problem: str = ""
+    click: int = 12  # its position
+    begins: int = 10  # where the reading below it begins
+    reached: int = 3  # the epoch of both positions
+
+
+VIEWS = [record(VIEW, 3)]
+BELOW = {
+    "all are of the epoch": Below([record(CLICK, 10), *VIEWS, record(CLICK, 11)]),
+    "the last ones are markers of transactions": Below([record(CLICK, 10), end(CLICK, 12), *VIEWS]),
+    "the next one is newer": Below([record(CLICK, 10), record(CLICK, 12, 4), *VIEWS]),
+    "later ones arrive while another partition is read": Below([record(CLICK, 11), record(CLICK, 13, 4), *VIEWS]),
+    "there is none": Below(VIEWS, begins=12),
+    "a newer one": Below([record(CLICK, 10), record(CLICK, 11, 4)], NEWER.format(11, 12, 4, 3)),
+    "the epochs begin at 0": Below([record(VIEW, 3, 0), record(CLICK, 0, 0)], click=1, begins=0, reached=0),
+    "the first one is newer": Below([record(CLICK, 0, 4)], NEWER.format(0, 1, 4, 3), click=1, begins=0),
+    "Kafka fails": Below([answer(KafkaError._ALL_BROKERS_DOWN, "away")], "did not show its records .* away"),
+}
+
+
+@pytest.mark.parametrize("case", BELOW.values(), ids=BELOW)
+def test_no_record_below_a_position_is_of_a_later_epoch(
+    postgresql: Settings, answer_with: Callable[..., Answers], monkeypatch: pytest.MonkeyPatch, case: Below
+) -> None:
+    at = Positions({"click": {0: case.click}, "page_view": {1: 4}}, IDS)
+    monkeypatch.setattr(leader_epochs, "_first_below", lambda _, key, __: case.begins if key == CLICK else 3)
+    answers = answer_with(*case.answers)
+    reached = {CLICK: case.reached, VIEW: case.reached}
+    if case.problem:
+        with pytest.raises(ServiceDown, match=case.problem):
+            leader_epochs._require_no_newer_epoch(postgresql, at, reached)
+    else:
+        leader_epochs._require_no_newer_epoch(postgresql, at, reached)
+    assert answers.left == []
+
+
+class Asked:
+    """A client that knows the bounds of a partition, or that gets this message."""
+
+    def __init__(self, bounds: tuple[int, int] | None = None, message: Message | None = None) -> None:
+        self.bounds, self.message = bounds, message
+
+    def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
+        if self.bounds is None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "away"))
+        return self.bounds
+
+    def poll(self, _: float) -> Message | None:
+        return self.message
+
+
+def asked(*given: Any) -> Any:
+    return cast(Any, Asked(*given))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "position", "begin"),
+    [
+        ((0, 15), 12, 2),
+        ((0, 12), 12, 2),
+        ((0, 15), 5, 0),
+        ((7, 15), 12, 7),
+        ((13, 15), 12, 12),  # retention has dropped all records below the position
+    ],
+)
+def test_some_records_below_a_position_are_read(bounds: tuple[int, int], position: int, begin: int) -> None:
+    assert leader_epochs._first_below(asked(bounds), CLICK, position) == begin
+
+
+def test_a_log_that_ends_below_the_position_proves_nothing_yet() -> None:
+    with pytest.raises(ServiceDown, match="click 0: the log ends at 11, before the position 12"):
+        leader_epochs._first_below(asked((0, 11)), CLICK, 12)
+    with pytest.raises(ServiceDown, match="did not say where click 0 ends"):
+        leader_epochs._first_below(asked(), CLICK, 12)
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_an_answer_belongs_to_its_partition(partition: int) -> None:
+    message = record(("click", partition), 3)
+    assert leader_epochs._poll(asked(None, message)) == (("click", partition), message)
+    with pytest.raises(ServiceDown, match="did not say within 20 s"):
+        leader_epochs._poll(asked())

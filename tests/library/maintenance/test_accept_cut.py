@@ -218,10 +218,8 @@ def test_killed_before_a_view_went_on_and_repeated(world: World, tmp_path: Path)
     topic = "cut_crash_went_on"
     kill(world, topic, "accept_cut.moved", tmp_path / "fired")
     with connect(world.settings) as connection:
-        connection.execute(
-            "UPDATE truelog.position SET next_offset = 13, leader_epoch = %s WHERE view = %s",
-            (world.new[topic, 0], f"{topic} w"),
-        )
+        reached = Positions({topic: {0: 13}}, {topic: world.ids[topic]})
+        merged_to(connection, f"{topic} w", reached, leader_epoch=world.new[topic, 0])
     require(world, topic, world.accept(topic))
 
 

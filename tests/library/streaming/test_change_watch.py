@@ -39,10 +39,10 @@ class Query:
 
 
 @pytest.fixture
-def follow(platform: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], str]], None]:
+def follow(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], str]], None]:
     """Follow a query until the topics have changed; give up, and stop the query, at the deadline."""
     monkeypatch.setattr(change_watch, "_POLL_SECONDS", 0.02)
-    settings = platform.model_copy(update={"topic_check_seconds": 0.001})
+    settings = postgresql.model_copy(update={"topic_check_seconds": 0.001})
 
     def follow(changed: Callable[[], str]) -> None:
         watch, query, stop = ChangeWatch(settings, NAME, changed), Query(), threading.Event()

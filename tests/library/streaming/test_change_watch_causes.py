@@ -3,11 +3,13 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from psycopg.pq import TransactionStatus
 from pyspark.errors import StreamingQueryException
 
 from tests.builders.event_types import an_event_type
@@ -28,7 +30,7 @@ NEVER = 3600.0  # seconds
 class Query:
     """A query that runs until it is stopped, or until it fails at once."""
 
-    failure: StreamingQueryException | None = None
+    failure: Exception | None = None
     isActive: bool = True  # noqa: N815 — Spark's name
     lastProgress: None = None  # noqa: N815
 
@@ -43,16 +45,18 @@ class Query:
 
 @dataclass
 class Watched:
-    """A watch over one query, and how often it has looked at the topics and at the versions of views."""
+    """A watch over one query, how often it has looked at the topics, and the sessions with which it has looked."""
 
     settings: Settings
     connection: Connection
     topics: list[str] = field(default_factory=list)  # the answers of the next looks at the topics
     version: str = ""
     topic_looks: int = 0
-    looks: int = 0
+    looks: list[tuple[Connection, TransactionStatus]] = field(default_factory=list)
     gate: BatchGate = field(default_factory=BatchGate)
     stop: threading.Event = field(default_factory=threading.Event)
+    query: Query = field(default_factory=Query)
+    is_late: bool = False
 
     def __post_init__(self) -> None:
         self.watch = ChangeWatch(self.settings, NAME, self.changed_topics, self.changed_versions)
@@ -61,22 +65,44 @@ class Watched:
         self.topic_looks += 1
         return self.topics.pop(0) if self.topics else ""
 
-    def changed_versions(self, _: Connection) -> str:
-        self.looks += 1
+    def changed_versions(self, connection: Connection) -> str:
+        self.looks.append((connection, connection.info.transaction_status))
         return self.version
 
-    def follow(self, query: Query) -> None:
-        self.watch.follow(cast(Any, query), self.gate, self.stop)
+    def follow(self) -> None:
+        with self.in_time():
+            self.watch.follow(cast(Any, self.query), self.gate, self.stop)
+
+    def wait(self) -> None:
+        with self.in_time():
+            self.watch.wait(self.stop)
+
+    @contextmanager
+    def in_time(self) -> Iterator[None]:
+        """Require that the block ends by itself, and that the watch keeps no session and no transaction open."""
+        timer = threading.Timer(deadline(10), self.give_up)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        assert not self.is_late
+        assert {status for _, status in self.looks} <= {TransactionStatus.IDLE}
+        assert all(session.closed for session, _ in self.looks)
+
+    def give_up(self) -> None:
+        self.is_late, self.query.failure = True, TimeoutError("nothing has ended the query")
+        self.stop.set()
 
     def require_looks(self, more: int) -> None:
         """Wait until the watch has looked so many times again."""
-        enough = self.looks + more
+        enough = len(self.looks) + more
 
         def looked() -> None:
-            if self.looks < enough:
+            if len(self.looks) < enough:
                 raise ServiceDown("the watch has not looked yet")
 
-        until(looked, 20, "looks")
+        until(looked, 10, "looks")
 
     @property
     def plans_again(self) -> bool:
@@ -84,11 +110,11 @@ class Watched:
         with self.gate.batch() as may_run:
             return not may_run
 
-    @property
-    def sessions(self) -> set[object]:
-        """The processes of the sessions. One that has just been closed may still be among them."""
-        query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
-        return {pid for (pid,) in self.connection.execute(query).fetchall()}
+
+def sessions(connection: Connection) -> set[object]:
+    """The processes of the sessions. One that has just been closed may still be among them."""
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+    return {pid for (pid,) in connection.execute(query).fetchall()}
 
 
 @pytest.fixture
@@ -111,18 +137,16 @@ def watched(settings: Settings, connection: Connection) -> Watched:
 @pytest.fixture
 def followed(watched: Watched) -> Iterator[Watched]:
     """A watch that follows a query, and has found no change yet."""
-    query = Query()
+    others = {*threading.enumerate()}
     with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(watched.follow, query)
+        following = pool.submit(watched.follow)
         watched.require_looks(3)
         assert not following.done()
         yield watched
-        try:
-            following.result(deadline(20))
-        finally:
-            watched.stop.set()
-    assert not query.isActive
-    assert "changes" not in {thread.name for thread in threading.enumerate()}
+        following.result()
+    assert not watched.query.isActive
+    assert watched.plans_again != watched.stop.is_set()
+    assert "changes" not in {each.name for each in {*threading.enumerate()} - others}
 
 
 def test_a_stop_ends_the_query_without_a_plan(followed: Watched) -> None:
@@ -153,42 +177,55 @@ def test_a_declaration_that_gets_its_trial_late_is_a_cause(followed: Watched, mo
     monkeypatch.setattr(trial, "has_caught_up", lambda: True)
 
 
+def test_a_change_is_found_after_the_session_was_ended(followed: Watched, connection: Connection) -> None:
+    session, _ = followed.looks[-1]
+    connection.execute("SELECT pg_terminate_backend(%s)", (session.info.backend_pid,))
+    followed.require_looks(1)
+    followed.version = "a newer version"
+
+
+def test_a_watch_that_does_not_look_has_no_session(settings: Settings, connection: Connection) -> None:
+    before = sessions(connection)
+    watched = Watched(settings, connection)
+    until(lambda: require(sessions(connection) <= before), 5, "the end of the session")
+    watched.stop.set()
+    watched.wait()
+    assert watched.looks == []
+
+
+def test_a_wait_ends_with_a_change(watched: Watched) -> None:
+    watched.version = "a newer version"
+    watched.wait()
+    assert len(watched.looks) == 1
+
+
 def test_the_topics_are_looked_at_once_in_their_interval(settings: Settings, connection: Connection) -> None:
     watched = Watched(settings.model_copy(update={"topic_check_seconds": 0.001}), connection)
     watched.watch._settings = settings  # from the first look on, the interval is long
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(watched.watch.wait, watched.stop)
+        waiting = pool.submit(watched.wait)
         watched.require_looks(4)
         watched.stop.set()
-        waiting.result(deadline(20))
+        waiting.result()
     assert watched.topic_looks == 1
-
-
-def test_a_wait_ends_with_a_change_and_leaves_no_session(watched: Watched) -> None:
-    before = watched.sessions
-    watched.version = "a newer version"
-    watched.watch.wait(watched.stop)
-    assert watched.looks == 1
-    until(lambda: require(watched.sessions <= before), 20, "the end of the session")
 
 
 FAILURE = StreamingQueryException("the query failed")
 
 
 def test_a_failure_that_no_change_explains_is_raised(watched: Watched) -> None:
+    watched.query.failure = FAILURE
     with pytest.raises(StreamingQueryException):
-        watched.follow(Query(FAILURE))
+        watched.follow()
     assert watched.topic_looks == 3, "the brokers' metadata may be late"
     assert not watched.plans_again
 
 
 def test_a_failure_that_a_change_explains_is_a_new_plan(watched: Watched) -> None:
-    before = watched.sessions
+    watched.query.failure = FAILURE
     watched.topics = ["", "a topic is bad"]
-    query = Query(FAILURE)
-    watched.follow(query)
-    assert (watched.topic_looks, watched.plans_again, query.isActive) == (2, True, False)
-    until(lambda: require(watched.sessions <= before), 20, "the end of the session")
+    watched.follow()
+    assert (watched.topic_looks, watched.plans_again, watched.query.isActive) == (2, True, False)
 
 
 def test_a_closing_gate_waits_for_the_batch_in_progress() -> None:

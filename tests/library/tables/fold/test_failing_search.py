@@ -36,6 +36,7 @@ class Groups(Search):
         return self._between(first, last)[: failing._FEW + 1]
 
     def error_between(self, first: int, last: int) -> str | None:
+        assert LEAST <= first <= last <= GREATEST, "Spark has no such hash"
         return self.error_in(self._between(first, last))
 
     def error_in(self, groups: Sequence[str]) -> str | None:
@@ -91,6 +92,15 @@ def test_few_groups_are_listed_without_more_halves() -> None:
         groups = Groups.of(places, {"a", "b", "c", "d"})
         assert len(list(groups.failed())) == 4
     assert len(groups.tries) == 1 + 2 * (4 - 1) + 4  # one of all, two for each halved list, one for each group
+
+
+def test_one_group_more_than_a_list_may_have_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failing, "F", mock.Mock())
+    inputs = mock.Mock()
+    limit = inputs.where.return_value.select.return_value.distinct.return_value.limit
+    limit.return_value.collect.return_value = [("b",), ("a",)]
+    assert Search(mock.Mock(), inputs).groups(LEAST, GREATEST) == ["a", "b"]
+    limit.assert_called_once_with(failing._FEW + 1)
 
 
 def test_a_hundred_failing_groups_are_left_out_and_one_more_stops_the_view() -> None:

@@ -2,8 +2,10 @@
 
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import psycopg
 import pytest
 from psycopg import sql
 
@@ -12,7 +14,9 @@ from tests.library.kernel.zombie import at, counter
 from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.log.positions import Range
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect
+from truelog.storage.locks import Locks
+from truelog.support.settings import Settings
 from truelog.tables import deploy as table
 from truelog.tables import stage
 from truelog.tables.compiled_view import CompiledView
@@ -35,13 +39,16 @@ class Output:
 
     def change(self, *records: Range, **counts: int | None) -> None:
         """Set, or with None remove, the counts of some event ids in one transaction."""
-        state = sql.Identifier("state", self.compiled.own.name)
         with self.connection.transaction():
-            for event, count in counts.items():
-                self.connection.execute(sql.SQL("DELETE FROM {} WHERE event_id = %s").format(state), (event,))
-                if count is not None:
-                    self.connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(state), (event, count))
+            self.store(**counts)
             outbox.record_changes(self.connection, self.compiled, records)
+
+    def store(self, **counts: int | None) -> None:
+        state = sql.Identifier("state", self.compiled.own.name)
+        for event, count in counts.items():
+            self.connection.execute(sql.SQL("DELETE FROM {} WHERE event_id = %s").format(state), (event,))
+            if count is not None:
+                self.connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(state), (event, count))
 
     def rows(self) -> list[Row]:
         query = "SELECT number, step, key, value FROM truelog.outbox WHERE (view, version) = (%s, 1) ORDER BY number"
@@ -140,3 +147,56 @@ def test_the_output_of_an_empty_table_begins_again_when_everything_is_published(
     assert output.rows() == before
     assert outbox.pass_by(output.connection, output.compiled, 2) == 2
     assert (output.rows(), output.state()) == ([], (2, 3, True, ""))
+
+
+def test_what_has_changed_before_a_beginning_is_a_part_of_its_table(output: Output) -> None:
+    with output.connection.transaction():
+        output.store(a=1)
+        outbox.begin(output.connection, output.compiled)
+        outbox.record_changes(output.connection, output.compiled)
+    assert (output.rows(), output.state()) == ([(1, 1, "a", 1)], (1, 1, True, ""))
+
+
+def test_only_a_view_that_publishes_and_whose_output_has_begun_records_changes(output: Output) -> None:
+    Output(output.connection, declared(output.compiled.name, publish=False)).change(a=1)
+    assert output.rows() == []
+    output.settle(publish=False)
+    output.change(b=1)
+    assert output.rows() == []
+
+
+Act = Callable[[Output], object]
+ACTS: dict[str, Act] = {
+    "end": lambda output: output.settle(publish=False),
+    "begin": lambda output: output.settle(publish=True),
+    "pass by": lambda output: outbox.pass_by(output.connection, output.compiled, 0),
+}
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+def test_an_output_changes_under_the_lock_of_its_version(output: Output, postgresql: Settings, act: Act) -> None:
+    """A merge draws numbers and notes changes under this lock. The other version's lock does not matter."""
+    if act is ACTS["begin"]:
+        output.settle(publish=False)
+    output.change(a=1)
+    output.connection.execute("SET lock_timeout = '100ms'")
+    with connect(postgresql) as merging:
+        merge.lock(merging, output.compiled)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            act(output)
+    with connect(postgresql) as merging:
+        merge.lock(merging, declared(output.compiled.name, publish=True, version=2))
+        act(output)
+
+
+def test_an_output_begins_when_no_erasure_deletes_topics(output: Output, postgresql: Settings) -> None:
+    output.settle(publish=False)
+    output.connection.execute("SET lock_timeout = '100ms'")
+    with connect(postgresql) as deleting:
+        deleting.execute(f"SELECT pg_advisory_xact_lock({Locks.OUTPUTS})")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            output.settle(publish=True)
+    with connect(postgresql) as beginning:
+        beginning.execute(f"SELECT pg_advisory_xact_lock_shared({Locks.OUTPUTS})")
+        output.settle(publish=True)
+    assert output.state() == (0, 1, True, "")
