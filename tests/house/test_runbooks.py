@@ -40,6 +40,7 @@ def test_every_kind_says_what_it_means_and_what_to_do_first() -> None:
     for kind, each in KINDS.items():
         assert "{subject}" in each.meaning, kind
         assert each.first_step.endswith((".", "?")), kind
+        assert "{" not in each.first_step, f"{kind}: receivers get the first step as it is"
 
 
 def test_a_missing_page_is_seen(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import runtime
 from runtime import keeper
 from tests.beds.world import World, known
 from tests.chosen_views import copy_views
-from tests.command import answer, process_answer, truelog
+from tests.command import answer, process_answer
 from tests.deadline import until
 from tests.library.commands.command_client import (
     Answer,
@@ -39,6 +39,15 @@ from tests.scenes.collector_client import page_view, payment
 from tests.scenes.restarts import pids, require_restarted
 from tests.scenes.restocking import Restocking, application_client, read_with
 from tests.scenes.shop import PACE, Shop
+from tests.scenes.shop_conditions import (
+    require_all_taken,
+    require_bulk,
+    require_decisions_in_log,
+    require_lag_is_ok,
+    require_notifier_reads,
+    require_told_of,
+    taken,
+)
 from truelog.archive.table import archived_positions
 from truelog.client.errors import Behind
 from truelog.log import topics
@@ -140,7 +149,7 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop, lis
     many = "cart_id = 'by-commands' AND quantity > 2"
     notified = answer("notifications", "add", "bulk", "--row", "cart", "--when", many, "--to", "wall")
     assert notified["in_log"], notified
-    until(lambda: _require_notifier_reads(shop, "cart"), 30, "the notifier's first look")
+    until(lambda: require_notifier_reads(shop, "cart"), 30, "the notifier's first look")
     settings, cart = shop.world.settings, {"cart_id": "by-commands", "visitor_id": "ann"}
     before = pids(settings, "collector", "commands")
     for number, (command, status, fields) in enumerate(CART):
@@ -150,15 +159,15 @@ def test_commands_are_decided_although_their_services_are_killed(shop: Shop, lis
         found = send_until_answered([CommandClient(settings)], command, f"shop-{number}", **cart, **fields)
         assert found.status in ({200, 202} if status == 200 else {status}), found
     until(lambda: require_restarted(settings, before), 60, "the killed services")
-    until(lambda: _require_decisions_in_log(len([status for _, status, _ in CART if status == 200])), 60, "the events")
+    until(lambda: require_decisions_in_log(len([status for _, status, _ in CART if status == 200])), 60, "the events")
     shop.catch_up()
     rows = shop.world.ask(
         "SELECT product, quantity, checked_out_at IS NULL FROM views.cart WHERE cart_id = 'by-commands'"
     )
     assert rows == [("lamp", 3, False)]
-    until(lambda: _require_bulk(listener, "opened"), 30, "the notification of the cart")
+    until(lambda: require_bulk(listener, "opened"), 30, "the notification of the cart")
     assert answer("notifications", "retire", "bulk")["in_log"]
-    until(lambda: _require_bulk(listener, "opened", "ended"), 30, "the last notification of the cart")
+    until(lambda: require_bulk(listener, "opened", "ended"), 30, "the last notification of the cart")
 
 
 @pytest.mark.parametrize("claimants", nightly_except(["24"], ["24", "1000"]))
@@ -229,7 +238,7 @@ def test_a_search_and_a_rule_find_later_events_although_the_stream_is_killed(sho
     for name, *about in (("likes", "--hit", "liked"), ("fraud", "--match", RULE)):
         assert answer("notifications", "add", name, *about, "--to", "wall")["in_log"]
     for view in ("search_hits", "matches"):
-        until(lambda view=view: _require_notifier_reads(shop, view), 30, "the notifier's first look")  # type: ignore[misc]
+        until(lambda view=view: require_notifier_reads(shop, view), 30, "the notifier's first look")  # type: ignore[misc]
     assert answer("searches", "add", "liked", "(I like) NOT bike*", "--on", "tweet")["in_log"]
     assert answer("patterns", "add", str(PROJECT / "include" / "rules" / f"{RULE}.rule"))["in_log"]
     require_killed_in_the_merge_of_a_match(shop)
@@ -241,15 +250,13 @@ def test_a_search_and_a_rule_find_later_events_although_the_stream_is_killed(sho
     assert all(each["snippet"].startswith("I like my") for each in hits)
 
     until(lambda: require_restarted(shop.world.settings, before), 60, "the killed notifier")
-    until(
-        lambda: _require_all_taken(listener, {each["document"] for each in hits}), 30, "the notifications of all hits"
-    )
-    ids = {(each["row"]["document"], each["id"]) for each in _taken(listener, "likes")}
+    until(lambda: require_all_taken(listener, {each["document"] for each in hits}), 30, "the notifications of all hits")
+    ids = {(each["row"]["document"], each["id"]) for each in taken(listener, "likes")}
     assert len({document for document, _ in ids}) == len(ids)
     [match] = answer("patterns", "show", RULE, "--matches", "10")["matches"]
     assert (match["entity_id"], match["outcome"], len(match["events"])) == ("carl", "found", 6)
-    until(lambda: _require_told_of(listener, match["match_id"]), 30, "the notification of the match")
-    assert len({each["id"] for each in _taken(listener, "fraud")}) == 1
+    until(lambda: require_told_of(listener, match["match_id"]), 30, "the notification of the match")
+    assert len({each["id"] for each in taken(listener, "fraud")}) == 1
 
 
 def require_killed_in_the_merge_of_a_match(shop: Shop) -> None:
@@ -350,7 +357,7 @@ def test_people_edit_a_document_as_its_page_says(
 def test_the_lag_of_every_reader_is_known(shop: Shop) -> None:
     shop.serve()
     shop.catch_up()
-    until(_require_lag_is_ok, 90, "a good verdict about each reader")
+    until(lambda: require_lag_is_ok({*VIEWS, "archive"}), 90, "a good verdict about each reader")
 
 
 def test_the_output_topic_of_a_timeline_has_its_rows(shop: Shop) -> None:
@@ -391,42 +398,3 @@ def _examples(shop: Shop, monkeypatch: pytest.MonkeyPatch, page: str) -> list[st
         text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{settings.address(name).port}")
     text = re.sub(r'(wait(?:=|": ))10', r"\g<1>60", text)  # on a busy machine
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-
-
-def _require_decisions_in_log(count: int) -> None:
-    decisions = answer("commands", "log", "--key", "by-commands")["decisions"]
-    if sum(each["in_log"] for each in decisions) != count:
-        raise ServiceDown(str(decisions))
-
-
-def _require_notifier_reads(shop: Shop, view: str) -> None:
-    if not shop.world.ask("SELECT FROM truelog.notification_place WHERE view = %s", view):
-        raise ServiceDown(f"the notifier does not read the changes of {view} yet")
-
-
-def _require_bulk(listener: Listener, *says: str) -> None:
-    told = [(each["says"], each["row"]["product"]) for each in _taken(listener, "bulk")]
-    if told != [(each, "lamp") for each in says]:
-        raise ServiceDown(f"the webhook has received {told}")
-
-
-def _taken(listener: Listener, notification: str) -> list[dict[str, Any]]:
-    return [each for each in listener.taken if each["notification"] == notification]
-
-
-def _require_told_of(listener: Listener, match: str) -> None:
-    told = [each["row"]["match_id"] for each in _taken(listener, "fraud")]
-    if set(told) != {match}:
-        raise ServiceDown(f"the webhook was notified of {told}")
-
-
-def _require_all_taken(listener: Listener, documents: set[str]) -> None:
-    if missing := documents - {each["row"]["document"] for each in _taken(listener, "likes")}:
-        raise ServiceDown(f"the webhook has not received the hits {sorted(missing)}")
-
-
-def _require_lag_is_ok() -> None:
-    shown = json.loads(truelog("lag", "--json").stdout)["lag"]
-    readers = {row["reader"] for row in shown}
-    if not readers >= {*VIEWS, "archive"} or {row["verdict"] for row in shown} != {"OK"}:
-        raise ServiceDown(str(shown))

@@ -117,6 +117,23 @@ KINDS = {
         "dags/batch_views",
         "batch_views",
     ),
+    "version_waiting": Kind(
+        Severity.WARNING,
+        "readers of {subject} do not see the version that its file declares",
+        "Read the cause below, then run `truelog versions list`. Are runs of the `cut_over` DAG red?",
+        "plugin/truelog/truelog/view?name={subject}",
+        "cut_over",
+        open_after=timedelta(hours=6),
+    ),
+    "erasure_unfinished": Kind(
+        Severity.WARNING,
+        "the erasure {subject} is not finished, so a person who is to be forgotten may still be seen",
+        "Open the last run of the `forget` DAG: its log says what the erasure waits for. On the command line: `truelog "
+        "erasures resume`.",
+        "dags/forget",
+        "forget",
+        open_after=timedelta(hours=6),
+    ),
     "archive_corrupt": Kind(
         Severity.CRITICAL,
         "the last audit of the {subject} found faults, so records of the log may be lost",
@@ -158,7 +175,7 @@ KINDS = {
     "capture_differs": Kind(
         Severity.WARNING,
         "the view of the captured table {subject} is not known to equal the table",
-        "Run `truelog reconcile {subject} --source`, which says what differs and what makes the view equal.",
+        "Run `truelog reconcile TABLE --source`, which says what differs and what makes the view equal.",
         "dags/compare_captures",
         "compare_captures",
     ),
@@ -228,7 +245,7 @@ KINDS = {
     "output_resync": Kind(
         Severity.CRITICAL,
         "the output topic of {subject} does not continue, because the database has another history than the topic",
-        "Was the database restored from a backup? Then run `truelog output resync {subject}`.",
+        "Was the database restored from a backup? Then run `truelog output resync VIEW`.",
     ),
     "notifier_down": Kind(
         Severity.CRITICAL,

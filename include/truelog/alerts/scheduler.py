@@ -22,6 +22,7 @@ from truelog.alerts.sources import (
     notifications,
     omissions,
     resources,
+    unfinished,
     verification,
 )
 from truelog.lag import limits as lag_limits
@@ -39,6 +40,7 @@ SOURCES = (
     Source("dead letters", resources.DEAD_LETTER_KINDS, 15.0, resources.observe_dead_letters),
     Source("declarations", declarations.DECLARATION_KINDS, 5.0, declarations.observe),
     Source("omissions", omissions.OMISSION_KINDS, 15.0, omissions.observe),
+    Source("unfinished work", unfinished.UNFINISHED_KINDS, 15.0, unfinished.observe),
     Source("outputs", lag.OUTPUT_KINDS, 5.0, lag.observe_outputs),
     Source("notifications", notifications.NOTIFICATION_KINDS, 5.0, notifications.observe),
     Source("commands", commands.COMMAND_KINDS, 5.0, commands.observe),

@@ -6,6 +6,7 @@ the event, the key, the reason of a refusal, and what repeats an answer for the 
 
 from collections.abc import Iterator
 from functools import partial
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -80,7 +81,7 @@ def forget_commands(connection: Connection, types: EventTypes, erasures: Erasure
     connection.execute(_FORGET_DECISIONS, (int(ACCEPTED), ERASED, list(receipts)))
     command_states.withdraw(connection, erasure.fields)
     for event in erasure.fields:
-        fold_positions.delete_withdrawn(connection, event)
+        fold_positions.delete_withdrawn(connection, event, Event())
 
 
 def _forget_events(connection: Connection, types: EventTypes, erasures: Erasures, topic: str) -> set[UUID]:

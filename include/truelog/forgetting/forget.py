@@ -24,7 +24,15 @@ from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.ledger import CoveredDay, Entry, Step
 from truelog.erasure.secret import require_secret_of, secret_of
 from truelog.erasure.subject import Named
-from truelog.forgetting import command_copies, erasure_log, notification_copies, outputs, reading, stored_texts
+from truelog.forgetting import (
+    column_statistics,
+    command_copies,
+    erasure_log,
+    notification_copies,
+    outputs,
+    reading,
+    stored_texts,
+)
 from truelog.forgetting.erase_view import ErasedView, erase_view
 from truelog.forgetting.other_versions import drop_others
 from truelog.forgetting.request import erasers, made_versions, wait_for_archive, wanted
@@ -147,6 +155,7 @@ class Forgetting:
         stored_texts.drop_answers(self.connection, streamed)
         stored_texts.forget_reports(self._settings, self.connection, names)
         stored_texts.forget_texts(self.connection, self._erasures)
+        column_statistics.renew(self.connection)
 
     def _forget_notifications(self) -> None:
         """Before the repairs, so that nothing is retracted, and again when the notifier has read their changes."""

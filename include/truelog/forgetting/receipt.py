@@ -18,9 +18,11 @@ from truelog.support.settings import Settings
 _NOT_REACHED = (
     "Backups of PostgreSQL and of the S3 bucket, replicas, and versions of objects: when they are deleted. "
     "After a restore, `truelog erasures adopt` applies the erasure again.",
-    "PostgreSQL's files: free space of its pages, and its WAL, until PostgreSQL has written over it.",
+    "PostgreSQL's files: free space of its pages, and its WAL, until PostgreSQL has written over it. "
+    "Before version 18, also statistics about tables that are empty.",
     "Files of an archive process that crashed before its commit, and partials of a recompute that was running: "
     "until upkeep deletes them, after three days. Nothing reads them.",
+    "Temporary files of Spark: until the process ends, or if it was killed, until the next job begins.",
     "Memory of running processes, such as the words that an application has compared last: until the process ends. "
     "None serves it.",
     "Copies that readers have made: exports, consumers of topics, subscribers, and pages of Airflow.",

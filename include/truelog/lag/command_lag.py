@@ -8,12 +8,19 @@ from truelog.storage.database import Connection, read_value
 
 # One index contains just these events, so the number of them needs no other page.
 _NUMBER = 'SELECT count(*) FROM truelog.command_event WHERE "offset" IS NULL'
-_OLDEST = 'SELECT extract(epoch FROM now() - min(at))::float8 FROM truelog.command_event WHERE "offset" IS NULL'
+# A cut of the log may have lost earlier events, which wait for ever.
+_OLDEST = """
+    SELECT extract(epoch FROM now() - min(at))::float8 FROM truelog.command_event e WHERE "offset" IS NULL
+        AND NOT EXISTS (SELECT FROM truelog.log_cut c WHERE c.topic = e.event AND c.accepted_at > e.at)
+"""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """The accepted events that have not been read in the log yet. `seconds` is the age of the oldest one."""
+    """The accepted events that have not been read in the log yet.
+
+    `seconds` is the age of the oldest one since the last accepted cut of its log.
+    """
 
     events: int
     seconds: float

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.library.commands.made_fold import make_fold
 from truelog.commands import catalogue
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.claims import CLAIM
@@ -15,7 +16,7 @@ from truelog.commands.command_log import Generations, Stored, decide_all
 from truelog.commands.decider import Decider
 from truelog.commands.decision import ACCEPTED
 from truelog.commands.feed import CommandFeed
-from truelog.commands.folding.fold_positions import Reading, make_fold, statuses
+from truelog.commands.folding.fold_positions import Reading, statuses
 from truelog.commands.folding.fold_reader import Portion, fold_portion
 from truelog.commands.folding.log_record import LogRecord
 from truelog.commands.request import CommandRequest, Sender, parse

@@ -26,6 +26,7 @@ from tests.library.commands.decisions import (
     request,
     statuses_of,
 )
+from tests.library.commands.made_fold import make_fold
 from truelog.commands import catalogue, history
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.claims import CLAIM
@@ -34,7 +35,6 @@ from truelog.commands.decision import ACCEPTED, CONFLICT, REFUSED
 from truelog.commands.declaration import Fold, State
 from truelog.commands.events import payloads
 from truelog.commands.folding import states
-from truelog.commands.folding.fold_positions import make_fold
 from truelog.commands.folding.states import FoldFailed, KeyName
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import BadDeclaration

@@ -9,12 +9,12 @@ import pytest
 
 from tests.deadline import deadline, until
 from tests.library.commands.decisions import COMMANDS, TYPES, claim, request, require_accepted
+from tests.library.commands.made_fold import make_fold
 from truelog.commands import decider
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.decider import Decider
 from truelog.commands.decision import ACCEPTED
 from truelog.commands.declaration import Fold
-from truelog.commands.folding.fold_positions import make_fold
 from truelog.control.command_states import withdraw
 from truelog.log import topics
 from truelog.storage.database import connect

@@ -8,9 +8,9 @@ import pytest
 from tests.builders.commands import forget_commands as empty_command_log
 from tests.builders.erasures import an_erasure, forget_erasures
 from tests.library.commands.decisions import PARTITION, TYPES, Shop, claim, request, statuses_of
+from tests.library.commands.made_fold import make_fold
 from truelog.commands import history
 from truelog.commands.claims import CLAIM
-from truelog.commands.folding.fold_positions import make_fold
 from truelog.commands.folding.states import KeyName, read_logged
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.subject import Subject

@@ -110,7 +110,7 @@ class ArchiveEraser:
             return sum(copy.erased for _, copy in replaced)
         raise ServiceDown(
             f"archive of {self.event_type.name}: other commits came before the erasure {_ATTEMPTS} times. Nothing was "
-            "changed. Repeat the erasure while no upkeep runs."
+            "changed. Repeat the erasure while no upkeep runs, or with a longer TRUELOG_ARCHIVE_TRIGGER_SECONDS."
         )
 
     def expire(self) -> int:

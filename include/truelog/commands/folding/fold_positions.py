@@ -3,15 +3,14 @@
 A fold without positions has no states that count: it was never begun, or its states were withdrawn.
 """
 
-import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Event as Flag
 
 from truelog.control import command_states
 from truelog.storage.database import Connection, read_value
 from truelog.support.errors import Stale
-from truelog.support.wait import poll
 
 _PORTION = 5_000  # states
 _PAUSE_SECONDS = 0.05
@@ -44,18 +43,21 @@ class FoldStatus:
     offsets: Mapping[int, int]
 
 
-def make_fold(connection: Connection, event: str, code: str, topic_id: str, first: Mapping[int, int]) -> Reading:
+def begin_fold(
+    connection: Connection, event: str, code: str, topic_id: str, first: Mapping[int, int]
+) -> Reading | None:
     """Where the reader continues a fold. It begins with the first offsets unless its states count.
 
-    States do not count if they were withdrawn, or were made by other code or from another topic. `first` contains the
-    first offset of each partition that belongs to the log.
+    None if there are states that do not count, which `delete_withdrawn` must delete first. States do not count if they
+    were withdrawn, or were made by other code or from another topic. `first` contains the first offset of each
+    partition that belongs to the log.
     """
     while True:
         fold = statuses(connection).get(event)
         if fold and (fold.code, fold.topic_id) == (code, topic_id) and first.keys() <= fold.offsets.keys():
             return Reading(topic_id, fold.generation, dict(fold.offsets))
         if not _begin(connection, event, code, topic_id, first):
-            delete_withdrawn(connection, event)
+            return None
 
 
 def _begin(connection: Connection, event: str, code: str, topic_id: str, first: Mapping[int, int]) -> bool:
@@ -82,19 +84,17 @@ def _begin(connection: Connection, event: str, code: str, topic_id: str, first: 
     return True
 
 
-def delete_withdrawn(connection: Connection, event: str) -> None:
-    """Delete the withdrawn states of an event type, until none is left or a reader has begun the fold again.
+def delete_withdrawn(connection: Connection, event: str, stopped: Flag) -> None:
+    """Delete the withdrawn states of an event type, until none is left, a reader has begun the fold again, or stopped.
 
     A portion skips states that a decision has locked, so it waits for no decision.
     """
-
-    def is_deleted() -> bool:
-        while _delete_portion(connection, event):
-            pass
-        has_positions: bool = read_value(connection, _HAS_POSITIONS, (event,))
-        return has_positions or not read_value(connection, _HAS_STATES, (event,))
-
-    poll(is_deleted, math.inf, _PAUSE_SECONDS)
+    while not stopped.is_set():
+        if _delete_portion(connection, event):
+            continue
+        if read_value(connection, _HAS_POSITIONS, (event,)) or not read_value(connection, _HAS_STATES, (event,)):
+            return
+        stopped.wait(_PAUSE_SECONDS)
 
 
 def _delete_portion(connection: Connection, event: str) -> int:

@@ -22,7 +22,14 @@ from truelog.commands.declaration import Fold
 from truelog.commands.events import LoggedEvent
 from truelog.commands.folding import states
 from truelog.commands.folding.archived import read_archived
-from truelog.commands.folding.fold_positions import Reading, advance, lock_positions, make_fold, require_current
+from truelog.commands.folding.fold_positions import (
+    Reading,
+    advance,
+    begin_fold,
+    delete_withdrawn,
+    lock_positions,
+    require_current,
+)
 from truelog.commands.folding.log_record import LogRecord
 from truelog.commands.folding.states import KeyName
 from truelog.control import event_registry, log_cuts
@@ -83,20 +90,26 @@ class FoldReader:
             if reason := catalogue.problem(event_registry.load_types(connection), self._event):
                 raise NotSetUp(reason)
             broker = topics.client(self._settings)
-            reading = self._begin(connection, broker)
+            reading = self._begin(connection, broker, stopped)
+            if reading is None:
+                return
             # After the beginning: if the history is judged again meanwhile, the states are withdrawn, which is noticed.
             self._types = event_registry.confirmed_types(self._settings)
-            self._fold_archived(connection, broker, reading)
+            self._fold_archived(connection, broker, reading, stopped)
             with closing(Consumer({**self._settings.kafka(KafkaUser.READER), **_READING})) as consumer:
                 consumer.assign([TopicPartition(self._event, p, offset) for p, offset in reading.offsets.items()])
                 self._follow(connection, consumer, broker, reading, stopped)
 
-    def _begin(self, connection: Connection, broker: AdminClient) -> Reading:
+    def _begin(self, connection: Connection, broker: AdminClient, stopped: Flag) -> Reading | None:
+        """Where to continue, after states that do not count are deleted. None if stopped meanwhile."""
         ends, began = topics.ends(broker, [self._event]), event_registry.beginnings(connection)
         first = {partition: began.at(self._event, partition) for partition in ends.offsets[self._event]}
-        return make_fold(connection, self._event, self._catalogue.codes[self._event], ends.ids[self._event], first)
+        code, topic_id = self._catalogue.codes[self._event], ends.ids[self._event]
+        while (reading := begin_fold(connection, self._event, code, topic_id, first)) is None and not stopped.is_set():
+            delete_withdrawn(connection, self._event, stopped)
+        return reading
 
-    def _fold_archived(self, connection: Connection, broker: AdminClient, reading: Reading) -> None:
+    def _fold_archived(self, connection: Connection, broker: AdminClient, reading: Reading, stopped: Flag) -> None:
         """Fold what Kafka has dropped since, or before the fold was made, and what only the archive can tell.
 
         The archive has erased some records, and below an accepted cut, the log contains other records.
@@ -107,6 +120,8 @@ class FoldReader:
         for partition, offset in sorted(reading.offsets.items()):
             wanted = Range(self._event, partition, offset, begins.at(self._event, partition))
             for records, end in read_archived(self._settings, reading.topic_id, wanted) if _is_any(wanted) else ():
+                if stopped.is_set():
+                    return
                 self._fold(connection, reading, Portion(self._event, records, {partition: end}))
 
     def _follow(

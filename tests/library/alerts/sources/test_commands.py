@@ -8,16 +8,18 @@ import pytest
 
 from tests.builders.commands import accepted_ago
 from tests.library.commands.decisions import FOLDED, PARTITION, Shop, claim
+from tests.library.commands.made_fold import make_fold
 from truelog.alerts.kind import KINDS
 from truelog.alerts.rules import Observation
 from truelog.alerts.sources import commands
 from truelog.commands.claims import CLAIM
-from truelog.commands.folding.fold_positions import make_fold
+from truelog.control import log_cuts
 from truelog.control.application import ARCHIVE
 from truelog.control.command_states import withdraw
 from truelog.lag import history as lag_history
 from truelog.lag.history import ReaderPoll
 from truelog.lag.verdict import Sample
+from truelog.log.leader_epochs import Cut
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
@@ -95,3 +97,20 @@ def test_events_that_wait_are_found_before_commands_are_refused(postgresql: Sett
     shop.publish()
     shop.read()
     assert commands.observe(few) == Observation()
+
+
+def test_an_event_that_a_cut_has_lost_is_not_found_for_ever(postgresql: Settings, shop: Shop) -> None:
+    """Nothing brings it into the log. Events that are accepted after the cut was accepted are found as before."""
+    at_once = postgresql.model_copy(update={"alert_command_seconds": 1e-6})
+    poll(shop, 60)
+    shop.decide(claim("ann", "lost"))
+    assert keys(commands.observe(at_once)) == {"commands_waiting/commands"}
+    topic_id = shop.readings[CLAIM].topic_id
+    log_cuts.record_cuts(shop.connection, [Cut(CLAIM, topic_id, PARTITION, 0, 0, 0)], "a test")
+    assert keys(commands.observe(at_once)) == {"commands_waiting/commands"}
+    [cut] = log_cuts.open_cuts(shop.connection)
+    log_cuts.accept(shop.connection, cut, 0, "a test")
+    assert keys(commands.observe(at_once)) == set()
+    shop.readings[CLAIM] = make_fold(shop.connection, CLAIM, shop.commands.codes[CLAIM], topic_id, {PARTITION: 0})
+    shop.decide(claim("bob", "later"))
+    assert keys(commands.observe(at_once)) == {"commands_waiting/commands"}

@@ -6,9 +6,9 @@ import pytest
 
 from tests.library.commands.decisions import COMMANDS
 from tests.library.commands.folding.parcels import send
+from tests.library.commands.made_fold import make_fold
 from truelog.commands.claims import CLAIM
 from truelog.commands.folding.confirmation import Confirmation
-from truelog.commands.folding.fold_positions import make_fold
 from truelog.control.command_states import withdraw
 from truelog.log import topics
 from truelog.log.positions import Positions

@@ -2,16 +2,17 @@
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
 
 from tests.deadline import deadline, until
 from tests.library.commands.decisions import COMMANDS, PARTITION, Shop, claim, request, statuses_of
+from tests.library.commands.made_fold import make_fold
 from truelog.commands.claims import CLAIM
 from truelog.commands.decision import ACCEPTED
 from truelog.commands.folding import fold_positions
-from truelog.commands.folding.fold_positions import make_fold
 from truelog.commands.folding.states import KeyName, lock_keys
 from truelog.control import log_cuts
 from truelog.control.command_states import withdraw
@@ -20,7 +21,7 @@ from truelog.storage.database import Connection, connect, read_value
 from truelog.support.errors import ServiceDown, Stale
 from truelog.support.settings import Settings
 
-CART = "cart_event"
+CART, DELETE_PORTION = "cart_event", fold_positions._delete_portion
 
 
 @pytest.fixture
@@ -60,6 +61,27 @@ def test_the_deletion_of_states_waits_for_no_decision_and_holds_up_none(
     require_deleted(shop, [kept])
 
 
+def test_a_deletion_that_is_stopped_ends_after_its_portion(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fold does not begin before the rest is deleted."""
+    monkeypatch.setattr(fold_positions, "_PORTION", 2)
+    carts, stopped, query = add_to_carts(shop, 7), Event(), "SELECT count(*) FROM truelog.command_key WHERE event = %s"
+    withdraw(shop.connection, [CART])
+    before = read_value(shop.connection, query, (CART,))
+
+    def delete_portion(connection: Connection, event: str) -> int:
+        stopped.set()
+        return DELETE_PORTION(connection, event)
+
+    monkeypatch.setattr(fold_positions, "_delete_portion", delete_portion)
+    for _ in range(2):  # the second one does nothing
+        fold_positions.delete_withdrawn(shop.connection, CART, stopped)
+    assert read_value(shop.connection, query, (CART,)) == before - 2
+    origin = COMMANDS.codes[CART], shop.readings[CART].topic_id, {PARTITION: 0}
+    assert fold_positions.begin_fold(shop.connection, CART, *origin) is None
+    make_fold(shop.connection, CART, *origin)
+    require_deleted(shop, carts)
+
+
 def require_deleted(shop: Shop, carts: list[str]) -> None:
     query = "SELECT count(*) FROM truelog.command_key WHERE event = %s AND key = ANY(%s)"
     if count := read_value(shop.connection, query, (CART, carts)):
@@ -89,7 +111,7 @@ def test_states_of_a_reader_that_went_on_are_deleted_before_a_fold_begins(shop: 
     withdraw(shop.connection, [CART])
     reading = make_fold(shop.connection, CART, COMMANDS.codes[CART], uuid.uuid4().hex, {PARTITION: 0})
     assert read_value(shop.connection, "SELECT count(*) FROM truelog.command_key WHERE event = %s", (CART,)) == 0
-    fold_positions.delete_withdrawn(shop.connection, CART)  # by another reader, which comes late
+    fold_positions.delete_withdrawn(shop.connection, CART, Event())  # by another reader, which comes late
     assert fold_positions.statuses(shop.connection)[CART].offsets == reading.offsets
 
 

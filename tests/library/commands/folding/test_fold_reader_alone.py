@@ -1,6 +1,7 @@
 """Each fold is read alone: an event type without states, a log that is not archived, and a fold that fails."""
 
 import logging
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -14,9 +15,13 @@ from truelog.commands.claims import CLAIM
 from truelog.commands.decider import Decider
 from truelog.commands.decision import ACCEPTED
 from truelog.commands.declaration import Payload, State
-from truelog.commands.folding.states import KeyState
+from truelog.commands.folding import fold_reader
+from truelog.commands.folding.fold_positions import delete_withdrawn
+from truelog.commands.folding.states import KeyName, KeyState, lock_keys
 from truelog.control import event_registry
+from truelog.control.command_states import withdraw
 from truelog.log import topics
+from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
@@ -82,6 +87,34 @@ def test_a_fold_that_cannot_be_read_stops_no_other(
     assert accepted.result(0).status == ACCEPTED
     with pytest.raises(ServiceDown, match=f"^{parcel} has not been read to the end"):
         refused.result(0)
+
+
+def test_the_service_ends_while_it_waits_for_a_state_that_it_must_delete(
+    platform: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision has locked a state that was withdrawn. The next service deletes it and begins the fold again."""
+    parcel, deleting = register(platform, f"parcel_{uuid.uuid4().hex[:8]}"), threading.Event()
+
+    def delete(connection: Connection, event: str, stopped: threading.Event) -> None:
+        if event == parcel:
+            deleting.set()
+        delete_withdrawn(connection, event, stopped)
+
+    monkeypatch.setattr(fold_reader, "delete_withdrawn", delete)
+    commands = commands_on(parcel)
+    send(platform, parcel, "p1", parcel_id="p1", weight=1)
+    with reading(platform, commands, monkeypatch):
+        confirmed(platform, commands, parcel)
+    with connect(platform, autocommit=True) as holder, connect(platform, autocommit=True) as other:
+        with holder.transaction():  # which fails at its end if the session was ended meanwhile
+            lock_keys(holder, [KeyName(parcel, "p1")])
+            withdraw(other, [parcel])
+            with reading(platform, commands, monkeypatch):
+                assert deleting.wait(deadline(30))
+        assert state_of(platform, parcel, "p1").state == {"weight": 1}, "the state was deleted"
+    with reading(platform, commands, monkeypatch):
+        confirmed(platform, commands, parcel)
+    assert state_of(platform, parcel, "p1").state == {"weight": 1}
 
 
 def require_logged(caplog: pytest.LogCaptureFixture, cause: str) -> None:
