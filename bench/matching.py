@@ -176,7 +176,7 @@ def _version(rule: Rule) -> Version[Rule]:
 
 
 def _inputs(failed: float) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Payments of customers, with the numbers of these, of which a share has failed."""
+    """Payments with the numbers of their customers. This share of the payments has failed."""
     chosen, rows = Random(_SEED), list[dict[str, Any]]()
     for number in range(_GROUPS * _EVENTS_OF_GROUP):
         verb, country = "failed" if chosen.random() < failed else "succeeded", chosen.choice(("DE", "FR"))

@@ -95,6 +95,7 @@ def test_explain_a_row(begin: Begin, idle: None, readable: Settings, users: dict
     job = begin()
     job.open_tab("Views")
     job.write(job.frame.get_by_label("Search"), "views")
+    expect(job.frame.locator("main")).to_contain_text("1 in all")  # the link moves until then
     job.click(job.frame.get_by_role("link", name="page_views", exact=True))
     rows = job.frame.locator("#answer")
     expect(rows.locator("tbody tr").first).to_be_visible()

@@ -60,6 +60,7 @@ class Job(Clicks):
         self.click(self.page.get_by_role("link", name="Truelog"))
         tabs = self.frame.get_by_role("navigation", name="Pages")
         self.click(tabs.get_by_role("link", name=name, exact=True))
+        expect(tabs.locator("[aria-current]")).to_have_text(name)  # pages have fields with the same labels
 
     @property
     def card(self) -> Locator:

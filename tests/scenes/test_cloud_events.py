@@ -86,8 +86,9 @@ def test_the_openapi_document_describes_cloud_events(producer: Client) -> None:
     schema = Draft202012Validator(found["components"]["schemas"]["cart_event_cloud_event"])
     right = json.loads(to_structured_event(made()).body)
     assert schema.is_valid(right)
-    for wrong in ({"type": "com.example.click"}, {"data": ADDED | {"event_id": "5f1c"}}, {"data": {}}, {"time": 5}):
-        assert not schema.is_valid(right | wrong)
+    taken = ADDED | {"event_id": "5f1c"}
+    wrong: list[dict[str, Any]] = [{"type": "com.example.click"}, {"data": taken}, {"data": {}}, {"time": 5}]
+    assert not any(schema.is_valid(right | each) for each in wrong)
 
 
 def test_every_example_of_the_page_works(producer: Client, tmp_path: Path) -> None:

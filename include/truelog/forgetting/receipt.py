@@ -22,6 +22,7 @@ _NOT_REACHED = (
     "Before version 18, also statistics about tables that are empty.",
     "Files of an archive process that crashed before its commit, and partials of a recompute that was running: "
     "until upkeep deletes them, after three days. Nothing reads them.",
+    "Texts of statements in PostgreSQL's pg_stat_statements: until `SELECT pg_stat_statements_reset()`.",
     "Temporary files of Spark: until the process ends, or if it was killed, until the next job begins.",
     "Memory of running processes, such as the words that an application has compared last: until the process ends. "
     "None serves it.",

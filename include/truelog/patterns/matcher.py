@@ -93,8 +93,8 @@ def find(
 class Searched(NamedTuple):
     """The events of a search, in order.
 
-    rows: those that may be part of a match.
-    every: these, and those that may undo a match.
+    rows: the events that may be part of a match.
+    every: the rows, and the events that may undo a match.
     begins: for each row, whether a match may begin with it; None: it may begin with any.
     cost: the most steps that the search would take from the other rows.
     """

@@ -9,7 +9,6 @@ from truelog.history.as_of import positions_at
 from truelog.log.positions import Positions
 from truelog.support.errors import BadInput
 from truelog.tables.patterns.judging import judging_of
-from truelog.views.judged import Judged
 
 
 def begins_at(rebuilder: Rebuilder, at: datetime) -> Positions:
@@ -22,8 +21,6 @@ def begins_at(rebuilder: Rebuilder, at: datetime) -> Positions:
 
 def inputs(rebuilder: Rebuilder, begins: Positions, ends: Positions) -> DataFrame:
     """The inputs between two positions, as the side table of the view would store them."""
-    table, view = judging_of(rebuilder.compiled.own).inputs, rebuilder.compiled.view
+    table = judging_of(rebuilder.compiled.own).inputs
     events = rebuilder.countable(table, begins.ranges_to(ends), ends)
-    if isinstance(view, Judged) and view.has_unique_inputs:  # an input is its own total, and Spark need not sort them
-        return table.stored(table.prepared(table.transformed(events)))
     return table.stored(table.totals_of(events))

@@ -22,7 +22,6 @@ from truelog.history.as_of import positions_at
 from truelog.log.positions import Positions
 from truelog.patterns.outcomes import TOO_COSTLY
 from truelog.patterns.rule import Declared, Rule, check
-from truelog.patterns.span import spans_of
 from truelog.patterns.versions import SET, Change, Version
 from truelog.rules import archived
 from truelog.schema.names import COORDINATES
@@ -34,7 +33,7 @@ from truelog.support.errors import BadInput
 from truelog.tables import deploy
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.patterns.judging import judging_of
-from truelog.views.patterns import RULE_TOPIC, Patterns, is_in_own_span
+from truelog.views.patterns import RULE_TOPIC, Patterns
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OUTCOME = "outcome"
@@ -121,7 +120,7 @@ def backtest(context: BatchContext, compiled: CompiledView, asked: Asked, report
             inputs = cached(cache, every.where(F.col("entity") == rule.entity))
             version = _version(asked.declared, rule)
             found = cached(cache, judging_of(compiled.own).with_versions([version]).run(inputs))
-            [(events, entities)] = inputs.agg(_events(compiled.view, rule), F.count_distinct("entity_id")).collect()
+            [(events, entities)] = inputs.agg(F.count_distinct(*COORDINATES), F.count_distinct("entity_id")).collect()
             is_settled = F.col("settled_after").isNull() | (F.col("settled_after") < F.lit(tick.time))
             is_match = F.col(_OUTCOME) != TOO_COSTLY
             shown = found.where(is_match & is_settled)
@@ -139,13 +138,6 @@ def _version(declared: Declared, rule: Rule) -> Version[Rule]:
     definition = declared.model_dump_json(exclude_defaults=True)
     change = Change(RULE_TOPIC, 0, 0, 0, rule.name, SET, definition, "{}")
     return Version(1, change, rule, {}, None, None)
-
-
-def _events(view: Patterns, rule: Rule) -> Column:
-    """The number of events. Each of them may be an input of two spans."""
-    if not view.has_unique_inputs:
-        return F.count_distinct(*COORDINATES)
-    return F.count_if(is_in_own_span(spans_of(view.sources).get(rule.entity)))
 
 
 def _days(found: DataFrame) -> dict[str, dict[str, int]]:

@@ -35,7 +35,7 @@ class Percolator:
         self._further: Percolator | None = None
 
     def replace(self, changed: Mapping[str, Sequence[Known]]) -> None:
-        """From now on, these searches have these versions, and all others have those that they had at first."""
+        """From now on, these searches have these versions, and all others keep their first versions."""
         self._replaced = changed.keys()
         self._further = Percolator((each for of_search in changed.values() for each in of_search), self)
 

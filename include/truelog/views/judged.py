@@ -41,11 +41,6 @@ class Judged(Group):
     def language(self) -> int:
         """The number of the language of rules."""
 
-    @property
-    def has_unique_inputs(self) -> bool:
-        """Whether the transform is the view's own, which makes no two inputs with one key."""
-        return getattr(self.transform, "__func__", None) is getattr(type(self), "_events", self)
-
     @abstractmethod
     def rules_table(self) -> View:
         """The side table of the records of rules."""

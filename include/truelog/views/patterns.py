@@ -173,14 +173,6 @@ def _groups(entity: str, column: str, spans: Spans | None) -> list[Column]:
     ]
 
 
-def is_in_own_span(spans: Spans | None) -> Column:
-    """Whether an input of an entity is in the span of its time, and not in a span beside it."""
-    if spans is None:
-        return F.lit(True)
-    end = F.col("at") - F.pmod("at", F.lit(spans.length)) + spans.length
-    return F.unix_micros("span_end") == F.least(end, F.lit(LATEST))
-
-
 def _rules(rule: DataFrame) -> DataFrame:
     """One row per record."""
     logged_at = F.unix_micros("broker_time").alias("logged_at")

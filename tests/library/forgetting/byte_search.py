@@ -1,8 +1,8 @@
 """Searches what the platform stores for texts: tables and their statistics, objects, files of the home, and records.
 
 A text is found as UTF-8, as hexadecimal digits and as base64, also within Parquet, Avro and gzip. Kafka's own files are
-searched as records, and `postgresql_files` searches those of PostgreSQL. Nothing else is searched: no memory of
-processes, and no value that Spark has compressed in its temporary files.
+searched as records. Nothing else is searched: no memory of processes, no files of PostgreSQL, and no value that Spark
+has compressed in its temporary files.
 """
 
 import base64

@@ -7,21 +7,12 @@ from random import Random
 
 import pytest
 
+from tests.library.patterns.example_events import events_of, rule_of
 from tests.library.patterns.left_out import LEFT_OUT
 from tests.library.patterns.public_examples import EXAMPLES, INEXPRESSIBLE, PublicExample
-from tests.library.patterns.rules import a_rule, an_event
 from truelog.patterns.matcher import Event, find
 from truelog.patterns.rule import Rule
 from truelog.support.settings import PROJECT
-
-
-def rule_of(example: PublicExample) -> Rule:
-    fields = {"within": example.within, "after": example.after, "show": dict(example.shown)}
-    return a_rule(example.pattern, dict(example.where), **fields)
-
-
-def events_of(example: PublicExample) -> list[Event]:
-    return [an_event(number, value, number * example.every) for number, value in enumerate(example.values, 1)]
 
 
 def matches(rule: Rule, events: list[Event]) -> str:

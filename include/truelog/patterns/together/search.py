@@ -50,7 +50,7 @@ class _Search(NamedTuple):
         return self.rows.sums(self.starts.may.astype(np.float64)) > 0
 
     def of_group(self, group: int, listed: Sequence[Event], begin: int, every: Sequence[Event]) -> Searched:
-        """The search of one group, given its events, the number of the first of them, and those that count."""
+        """The search of one group, given its events, the number of the first event, and the events that count."""
         chosen = self.rows.rows_of(group)
         rows = [listed[number - begin] for number in self.rows.numbers[chosen].tolist()]
         may, costs = self.starts.may[chosen], self.starts.costs[chosen]
@@ -129,7 +129,7 @@ class _Together:
 
 
 def _worth_a_search(every: _Search, timely: _Search | None) -> list[int]:
-    """The groups in which a match may begin, and those whose searches might exceed their budget without a match."""
+    """The groups in which a match may begin, and the groups whose searches might exceed their budget."""
     rows = every.rows
     is_promising, costs = every.promising, rows.sums(every.starts.costs)
     if timely is not None:

@@ -17,7 +17,7 @@ from truelog.patterns.together.truth import Rows
 MOST_EVENTS, MOST_PLACES = 256, 32  # how far and how wide paths are followed; a match may begin where more are needed
 _MANY = 1e18  # paths, beyond which their number does not matter: their cost exceeds each budget
 
-_Arrivals = Mapping[int, Floats]  # how many paths have come to an instruction, from each row
+_Arrivals = Mapping[int, Floats]  # how many paths from each row have reached an instruction
 
 
 class Starts(NamedTuple):
@@ -60,7 +60,7 @@ def _accepted(rule: Rule, found: Starts, begun: Ints, arrivals: _Arrivals, lengt
 
 
 def _following(rule: Rule, arrivals: _Arrivals, fits: Mapping[str, Bools], length: int) -> dict[int, Floats]:
-    """Where the paths come to with the next event."""
+    """The instructions that the paths reach with the next event."""
     found: dict[int, Floats] = {}
     for place, paths in arrivals.items():
         there = rule.reach(place)

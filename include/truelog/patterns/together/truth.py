@@ -156,7 +156,7 @@ def _has_text(condition: Call) -> bool:
 
 
 def _by_value(condition: Expression, name: str, column: Column) -> Truth | None:
-    """What a condition on one column may be, from each different value; None if values cannot be told apart."""
+    """What a condition on one column may be, from each different value; None if values cannot be distinguished."""
     if column.coded is None:
         return None
     codes, values = column.coded

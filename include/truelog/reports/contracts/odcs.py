@@ -161,9 +161,8 @@ def _further(connection: Connection, name: str, view: View) -> Iterator[Contract
 
 def _column(column: Column, key: tuple[str, ...]) -> Contract:
     place = {"primaryKey": True, "primaryKeyPosition": key.index(column.name) + 1} if column.name in key else {}
-    kind = {"logicalType": column.logical_type} if column.logical_type else {}
     said = {"description": column.about} if column.about else {}
-    return {"name": column.name, **kind, "physicalType": column.kind, **said, **place}
+    return {"name": column.name, "logicalType": column.logical_type, "physicalType": column.kind, **said, **place}
 
 
 def _of_rows(connection: Connection, name: str, view: View, columns: Iterable[Column]) -> Iterator[Contract]:

@@ -85,11 +85,8 @@ class EventProducer:
         try:
             for index, record in enumerate(records):
                 delivered = partial(request.delivered, index)
-                own = [*trace.record_headers(record.trace).items()] if record.trace else []
-                headers_of_it = own or of_each
-                self._producer.produce(
-                    record.topic, record.value, record.key, headers=headers_of_it, on_delivery=delivered
-                )
+                given = _of_record(record, of_each) if record.trace else of_each
+                self._producer.produce(record.topic, record.value, record.key, headers=given, on_delivery=delivered)
                 if index % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
         except BufferError:
@@ -147,3 +144,8 @@ def _configuration(settings: Settings) -> dict[str, object]:
         "partitioner": "murmur2_random",
         "log_level": 0,
     }
+
+
+def _of_record(record: ClassifiedRecord, of_each: list[Header]) -> list[Header]:
+    """The headers of a record with a trace of its own, which may be invalid."""
+    return list[Header](trace.record_headers(record.trace).items()) or of_each

@@ -99,7 +99,7 @@ class Sent:
 
 
 class Finder:
-    """The fold for versions of searches: those that were sent, and instead of some of them others that have changed."""
+    """The fold for versions of searches: the searches that were sent, and changes to some of them."""
 
     def __init__(self, fields: _Fields, sent: Sent, changed: _Changed) -> None:
         self._fields = fields

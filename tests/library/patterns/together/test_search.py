@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.library.patterns.example_events import events_of, rule_of
 from tests.library.patterns.public_examples import EXAMPLES, PublicExample
 from tests.library.patterns.rules import a_rule, an_event
-from tests.library.patterns.test_matcher_public_examples import events_of, rule_of
 from tests.library.patterns.together.drawn import Drawn, as_table, draw
 from truelog.patterns import matcher
 from truelog.patterns.matcher import Event

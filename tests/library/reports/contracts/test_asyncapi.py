@@ -35,7 +35,7 @@ COMMENT ON COLUMN views.sample_v1.a IS 'what a means';
 
 @pytest.fixture
 def document(postgresql: Settings, connection: Connection, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """Of all shipped event types, and of a view with an output."""
+    """The document of all shipped event types, and of a view with an output."""
     (tmp_path / "sample.py").write_text(VIEW)
     connection.execute(ROWS.encode())
     an_output(connection, "sample", ago=timedelta(0))

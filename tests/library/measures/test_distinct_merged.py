@@ -1,18 +1,23 @@
 """PostgreSQL merges a sketch alike whether few of its codes arrive or many."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
+from typing import LiteralString
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, read_value
 from truelog.support.settings import Settings
 
 FEW = 64  # more codes than that are merged by sorting
 WORDS = 400  # so that the states have many in common
 
-KIND = {"distinct": "integer", "bloom": "bigint"}
+PLUS: dict[str, LiteralString] = {
+    "distinct": "SELECT truelog.distinct_plus(%s::integer[], %s)",
+    "bloom": "SELECT truelog.bloom_plus(%s::bigint[], %s)",
+}
 
 State = list[int] | None
 
@@ -30,14 +35,20 @@ def filled(found: dict[int, int]) -> State:
     return [(word << 32) + bits for word, bits in sorted(found.items())] or None
 
 
+KINDS: tuple[tuple[str, Callable[[dict[int, int]], State], Callable[[int, int], int]], ...] = (
+    ("distinct", ranked, max),
+    ("bloom", filled, operator.or_),
+)
+
+
 @pytest.fixture(scope="module")
 def connection(postgresql: Settings) -> Connection:
     return connect(postgresql, autocommit=True)
 
 
 def merged(connection: Connection, function: str, states: Sequence[State]) -> State:
-    [(state,)] = connection.execute(f"SELECT truelog.{function}_plus(%s::{KIND[function]}[], %s)", states).fetchall()
-    return state  # type: ignore[return-value]
+    state: State = read_value(connection, PLUS[function], states)
+    return state
 
 
 @settings(max_examples=150, deadline=None)
@@ -58,6 +69,6 @@ def test_law_a_word_has_the_bits_of_both(connection: Connection, a: dict[int, in
 def test_codes_at_the_ends_and_between_the_others(connection: Connection, count: int) -> None:
     """Every second word of the state; the batch has others and some of the same."""
     state, batch = dict.fromkeys(range(1, WORDS, 2), 5), dict.fromkeys(range(count), 2)
-    for function, codes, both in (("distinct", ranked, max), ("bloom", filled, lambda one, other: one | other)):
+    for function, codes, both in KINDS:
         expected = state | batch | {each: both(5, 2) for each in state.keys() & batch.keys()}
         assert merged(connection, function, (codes(state), codes(batch))) == codes(expected)
