@@ -175,10 +175,7 @@ def test_see_the_lag_of_the_last_minutes(begin: Begin) -> None:
 
 def test_find_a_view_with_its_columns_readers_and_freshness(begin: Begin) -> None:
     job = begin()
-    job.open_tab("Views")
-    job.write(job.frame.get_by_label("Search"), "views")
-    expect(job.frame.locator("main")).to_contain_text("1 in all")  # the link moves until then
-    job.click(job.frame.get_by_role("link", name="page_views", exact=True))
+    job.search_view("views", "page_views")
     facts = job.frame.locator("dl.facts")
     expect(facts).to_contain_text("shop 1,204 answers")
     expect(facts).to_contain_text("Ownerweb analytics")

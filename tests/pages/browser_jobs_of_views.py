@@ -93,10 +93,7 @@ def test_backfill_two_days_of_a_view_and_open_the_report(
 
 def test_explain_a_row(begin: Begin, idle: None, readable: Settings, users: dict[str, Airflow]) -> None:
     job = begin()
-    job.open_tab("Views")
-    job.write(job.frame.get_by_label("Search"), "views")
-    expect(job.frame.locator("main")).to_contain_text("1 in all")  # the link moves until then
-    job.click(job.frame.get_by_role("link", name="page_views", exact=True))
+    job.search_view("views", "page_views")
     rows = job.frame.locator("#answer")
     expect(rows.locator("tbody tr").first).to_be_visible()
     offered = rows.get_by_role("link", name="Explain")

@@ -62,6 +62,13 @@ class Job(Clicks):
         self.click(tabs.get_by_role("link", name=name, exact=True))
         expect(tabs.locator("[aria-current]")).to_have_text(name)  # pages have fields with the same labels
 
+    def search_view(self, words: str, name: str) -> None:
+        """Open the page of the only view that a search of *Views* finds."""
+        self.open_tab("Views")
+        self.write(self.frame.get_by_label("Search"), words)
+        expect(self.frame.locator("main")).to_contain_text("1 in all")  # the link moves until then
+        self.click(self.frame.get_by_role("link", name=name, exact=True))
+
     @property
     def card(self) -> Locator:
         return self.page.get_by_role("region", name="Truelog", exact=True)

@@ -7,6 +7,7 @@ affect the other views.
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.compiler import compile_view
+from truelog.tables.fingerprint import Schemas
 from truelog.views import catalogue
 from truelog.views.view import View
 
@@ -67,7 +69,7 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
 
 def load_compiled(spark: SparkSession, types: EventTypes, name: str, folder: Path) -> CompiledView:
     """Load and compile the view in a file of the folder. A file may raise anything when it is imported."""
-    return _compiled(spark, types, name, catalogue.load_view(name, folder))
+    return _compiled(spark, types, _schemas(types), name, catalogue.load_view(name, folder))
 
 
 def _compile_all(
@@ -76,8 +78,9 @@ def _compile_all(
     """The views that could be compiled, in their order, and why the others could not."""
     compiled: list[CompiledView] = []
     refused: dict[str, str] = {}
+    compile_one = partial(_compiled, spark, types, _schemas(types))
     with ThreadPoolExecutor(spark.sparkContext.defaultParallelism, thread_name_prefix="compile") as pool:
-        futures = {name: pool.submit(_compiled, spark, types, name, view) for name, view in declared.items()}
+        futures = {name: pool.submit(compile_one, name, view) for name, view in declared.items()}
     for name, future in futures.items():
         try:
             compiled.append(future.result())
@@ -86,10 +89,13 @@ def _compile_all(
     return compiled, refused
 
 
-def _compiled(spark: SparkSession, types: EventTypes, name: str, view: View) -> CompiledView:
+def _compiled(spark: SparkSession, types: EventTypes, schemas: Schemas, name: str, view: View) -> CompiledView:
     _require_keyed(name, view, types)
-    schemas = {topic: records.schema(types[topic]) for topic in types}
     return compile_view(spark, name, view, schemas)
+
+
+def _schemas(types: EventTypes) -> Schemas:
+    return {topic: records.schema(types[topic]) for topic in types}
 
 
 def _reason(error: BaseException) -> str:

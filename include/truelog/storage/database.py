@@ -11,6 +11,7 @@ from psycopg.rows import scalar_row
 from psycopg.types.json import set_json_loads
 
 from truelog.storage import exact_json
+from truelog.support.setting_groups.postgresql import IDLE_TIMEOUT
 from truelog.support.settings import Settings
 
 Query = LiteralString | bytes | sql.SQL | sql.Composed
@@ -27,7 +28,7 @@ def connect(settings: Settings, *, autocommit: bool = False, writer: str | None 
     If a process is suspended during a transaction, the transaction ends after a timeout and releases its locks.
     """
     arguments = settings.database() | ({"application_name": session_name(writer)} if writer else {})
-    arguments["options"] += " -c idle_in_transaction_session_timeout=15s"
+    arguments["options"] += f" {IDLE_TIMEOUT}"
     connection: Connection = psycopg.connect(**arguments, autocommit=autocommit, connect_timeout=10)
     set_json_loads(exact_json.read, connection)
     return connection

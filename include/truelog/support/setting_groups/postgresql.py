@@ -11,8 +11,8 @@ from truelog.support.setting_groups.capture import CaptureSettings
 from truelog.support.setting_groups.certificates import trusted
 
 STAGER, CATALOG_ROLE, API_ROLE = "stager", "catalog", "api"  # database roles
-# Otherwise, a process that is suspended in a catalog transaction would lock the catalog's tables indefinitely.
-_IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
+# Otherwise, a process that is suspended in a transaction would keep its locks indefinitely, as on the catalog's tables.
+IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 _UTC = "-c timezone=UTC"
 # A machine that has lost its power closes no session. Without limits, a client would wait for its answer for two hours,
 # or for a quarter of an hour if the server has not confirmed what the client sent.
@@ -107,13 +107,13 @@ class DatabaseSettings(CaptureSettings):
 
     def catalog_uri(self) -> str:
         """The URI for SQLAlchemy of the archive's catalog, whose tables are in the schema `iceberg`."""
-        options = {"options": f"-csearch_path=iceberg {_IDLE_TIMEOUT}"}
+        options = {"options": f"-csearch_path=iceberg {IDLE_TIMEOUT}"}
         return self._uri("postgresql+psycopg", self.database_user, self._database_secret(), options)
 
     def catalog_jdbc(self) -> dict[str, str]:
         """The address of the same catalog for JDBC, and the role that may use the catalog and do nothing else."""
         user, password = self._limited_role(CATALOG_ROLE, self.catalog_password)
-        query = _query({"currentSchema": "iceberg", "options": _IDLE_TIMEOUT, **self._database_tls()})
+        query = _query({"currentSchema": "iceberg", "options": IDLE_TIMEOUT, **self._database_tls()})
         return {"uri": f"jdbc:postgresql://{self._server}{query}", "jdbc.user": user, "jdbc.password": password}
 
     def staging_uri(self) -> str:
