@@ -33,10 +33,14 @@ class Part:
     most_commits: int = OFTEN
 
 
-# The part `cases` has the tests that are marked `nightly`. Jobs in Chromium are among them.
-_WITH_JOBS = ("-o", "python_files=test_*.py browser_jobs*.py")
+# The tests that are marked `nightly` are several parts, so that a failure repeats only its own part. `pages` needs
+# Chromium. `cases` has all tests outside the folders of the other two.
+_MARKED = (*_PYTEST, "-m", "nightly", "-o", "python_files=test_*.py browser_jobs*.py")
+_SCENES, _PAGES = "tests/scenes", "tests/pages"
 PARTS: dict[str, Part] = {
-    "cases": Part((*_PYTEST, "-m", "nightly", *_WITH_JOBS)),
+    "cases": Part((*_MARKED, f"--ignore={_SCENES}", f"--ignore={_PAGES}")),
+    "scenes": Part((*_MARKED, _SCENES)),
+    "pages": Part((*_MARKED, _PAGES)),
     "cluster": Part((*_PYTEST, "tests/nightly/cluster.py")),
     "workers": Part((*_PYTEST, "tests/nightly/workers.py")),
     "small_batches": Part((*_PYTEST, "tests/nightly/small_batches.py")),
