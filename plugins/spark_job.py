@@ -31,7 +31,7 @@ class SparkJob(SparkSubmitOperator):
 
     def execute(self, context: Any) -> None:
         """Submit with only the job's own environment; the provider would add the Airflow process's environment."""
-        from truelog.batch.batch_context import is_quick
+        from truelog.spark.early import is_quick
 
         settings = Settings()
         SparkSubmitHook.get_connection(SPARK)  # if there is no connection, the hook silently uses YARN

@@ -46,7 +46,7 @@ def shared_spark() -> Iterator[None]:
     """Commands in this block use the file's Spark session and leave it running, and this process keeps its priority."""
     from pyspark.sql import SparkSession
 
-    with mock.patch.object(SparkSession, "stop"), mock.patch("truelog.batch.batch_context.yield_to_streams"):
+    with mock.patch.object(SparkSession, "stop"), mock.patch("truelog.spark.early.yield_to_streams"):
         yield
 
 

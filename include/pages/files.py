@@ -9,10 +9,10 @@ _FOLDER = Path(__file__).parent / "static"
 _FILES = {path.name: path for path in _FOLDER.iterdir()}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 TABS = (
-    *("flow", "streams", "views", "analytics", "rules", "reconciliations", "quality", "dead-letters", "backfills"),
-    *("lag", "alerts", "timeline", "operations"),
+    *("flow", "streams", "views", "analytics", "rules", "reconciliations", "certificates", "quality", "dead-letters"),
+    *("backfills", "lag", "alerts", "timeline", "operations"),
 )
-PAGES = (*TABS, "view", "reconciliation", "certificates", "record", "explain", "freshness", "pattern", "search")
+PAGES = (*TABS, "view", "reconciliation", "record", "explain", "freshness", "pattern", "search")
 
 router = APIRouter()
 

@@ -112,8 +112,8 @@ def _properties(settings: Settings) -> dict[str, object]:
         "transaction.state.log.min.isr": 1,
         "transaction.state.log.num.partitions": 4,
         "group.initial.rebalance.delay.ms": 0,
-        # A killed broker can rejoin as soon as its last session ends, so the session is short.
-        "broker.session.timeout.ms": 3000,
+        # A broker on a busy machine sends no heartbeat for seconds. A killed one can rejoin only after this time.
+        "broker.session.timeout.ms": 10_000,
         "broker.heartbeat.interval.ms": 500,
     }
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import report, whole
+from bench import reading, report, whole
 from bench.__main__ import LEAST, read
 from bench.corpus import Corpus, good, split
 from bench.cpu import DRIVER, JVM, WORKERS, LostProcess, Meter, Reading, Recorder, Used, spark_name, used
@@ -24,6 +25,7 @@ from bench.suite import VIEWS as STREAMED
 from tests.scenes.marks import VIEWS, Marks, at
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.loading.events import load_events
+from truelog.support.settings import Settings
 from truelog.traffic import generator
 from truelog.views import catalogue
 
@@ -194,6 +196,13 @@ def test_a_recorder_reads_before_the_end_of_its_window() -> None:
 def test_percentiles_are_observed_values() -> None:
     hundred = [float(n) for n in range(1, 101)]
     assert (at(0.5, hundred), at(0.99, hundred), at(0.99, [3.0])) == (50.0, 99.0, 3.0)
+
+
+def test_what_happens_before_the_first_read_delays_no_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_CONNECTIONS", 0)
+    readers, before = reading.Readers(Settings.model_construct(), [], 0, b""), time.monotonic()
+    readers.read()
+    assert readers.began >= before
 
 
 def test_a_mark_is_complete_when_every_view_shows_it() -> None:

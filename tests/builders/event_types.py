@@ -24,6 +24,12 @@ def an_event_version(connection: Connection, event: str, version: int, topic_id:
     _cut(connection, event, version, topic_id, cut)
 
 
+def other_settings(connection: Connection, event: EventType) -> None:
+    """The settings of a registered event type, which make no version."""
+    settings = Jsonb(event_version.settings_of(event))
+    connection.execute("UPDATE truelog.event_type SET settings = %s WHERE event = %s", (settings, event.name))
+
+
 def _cut(connection: Connection, event: str, version: int, topic_id: str, cut: Mapping[int, int]) -> None:
     offsets = Jsonb({str(partition): offset for partition, offset in cut.items()})
     place = {"event": event, "topic_id": topic_id, "reading": 0, "version": version}

@@ -1,8 +1,10 @@
-"""DAG files and plugins, which Airflow loads every few seconds, import no data libraries.
+"""DAG files and plugins, which Airflow loads every few seconds, import no data libraries, and only names that exist.
 
-A fresh interpreter that refuses these libraries imports the files, so the test also finds indirect imports.
+A fresh interpreter that refuses these libraries imports the files, so the test also finds indirect imports. Imports
+within functions are read from the syntax trees: Airflow performs them in a task, and mypy does not check these files.
 """
 
+import ast
 import os
 import subprocess
 import sys
@@ -62,3 +64,50 @@ def test_planted_heavy_imports_are_found(tmp_path: Path) -> None:
     seen = not_light(plant(tmp_path, planted), tmp_path)
     named = [(Path(line.partition(":")[0]).name, line.rpartition("/")[2].rstrip(")")) for line in seen]
     assert named == [("direct.py", "direct.py:1"), ("through.py", "inner.py:1"), ("broken.py", "broken.py:1")]
+
+
+def without_name(root: Path) -> list[str]:
+    """The imports of DAG files and plugins, also within functions, whose name the module does not have."""
+    found = []
+    for file in files(root, "dags/*.py", "plugins/*.py"):
+        imports = (each for each in ast.walk(ast.parse(file.read_text())) if isinstance(each, ast.ImportFrom))
+        for each in imports:
+            module = root / "include" / (each.module or "").replace(".", "/")
+            if (path := _source(module)) is not None:
+                names = _names(path) | {other.stem for other in module.glob("*")}
+                missing = sorted({alias.name for alias in each.names} - names)
+                found += [f"{file.relative_to(root)}:{each.lineno}: {path.stem} has no {name}" for name in missing]
+    return found
+
+
+def _source(module: Path) -> Path | None:
+    return next((each for each in (module.with_suffix(".py"), module / "__init__.py") if each.is_file()), None)
+
+
+def _names(path: Path) -> set[str]:
+    """The names that a module defines or imports, at whatever depth, and its strings, such as those of `__all__`."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+def test_each_imported_name_exists() -> None:
+    assert without_name(PROJECT) == []
+
+
+def test_a_planted_import_of_a_name_that_has_moved_is_found(tmp_path: Path) -> None:
+    planted = {
+        "include/helper/__init__.py": "",
+        "include/helper/early.py": "LATE = 1\n\ndef begin():\n    pass\n",
+        "plugins/job.py": "from helper import early\n\ndef task():\n    from helper.early import LATE, begin, gone\n",
+    }
+    root = plant(tmp_path, planted)
+    assert without_name(root) == ["plugins/job.py:4: early has no gone"]

@@ -11,8 +11,9 @@ import pytest
 from tests.deadline import deadline
 from tests.house.tree import PROJECT, git, plant
 from tests.nightly import __main__ as nightly
-from tests.nightly import load, record
+from tests.nightly import cases, load, record
 from tests.nightly.__main__ import Part
+from tests.nightly.cases import Outcome
 from tests.nightly.record import FILE, RULE, Green, too_old, write
 from truelog.support.process import is_alive
 
@@ -36,11 +37,11 @@ def project(tmp_path: Path) -> Path:
 
 def green(project: Path, *parts: str) -> None:
     for part in parts:
-        write(project, part, Green(git(project, "rev-parse", "HEAD").strip(), "2026-11-25", 7))
+        write(project, part, Green(git(project, "rev-parse", "HEAD").strip(), "2026-11-25"))
 
 
 def test_every_part_of_make_nightly_was_green_lately() -> None:
-    assert too_old(PROJECT, {name: part.most_commits for name, part in nightly.PARTS.items()}) == []
+    assert too_old(PROJECT, nightly.limits(PROJECT)) == []
 
 
 def test_a_part_that_was_never_green_is_as_old_as_the_rule(project: Path) -> None:
@@ -72,7 +73,7 @@ def test_each_part_grows_old_by_its_own_number(project: Path) -> None:
 
 def test_a_run_without_a_part_is_found(project: Path) -> None:
     green(project, *PARTS, "gone")
-    assert too_old(project, PARTS) == [f"{FILE} has a part gone, which does not exist"]
+    assert too_old(project, PARTS) == [f"{FILE} has a part gone, which does not exist: remove it"]
 
 
 def test_a_commit_outside_the_history_does_not_count(project: Path) -> None:
@@ -114,6 +115,60 @@ def test_green_parts_are_recorded(project: Path, named: tuple[str, ...], exit_co
     found = record.read(project)
     assert found.keys() == recorded
     assert {each.commit for each in found.values()} <= {git(project, "rev-parse", "HEAD").strip()}
+
+
+REPORT = """<testsuites><testsuite>
+<testcase file="tests/test_a.py" time="1.5" /><testcase file="tests/test_a.py" time="2" />
+<testcase file="tests/test_b.py" time="1" /><testcase file="tests/test_b.py" time="1"><failure /></testcase>
+<testcase file="tests/test_c.py" time="1"><skipped /></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.mark.usefixtures("parts")
+def test_each_green_file_of_the_cases_is_recorded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    green(project, "tests/test_b.py")
+    before = record.read(project)["tests/test_b.py"].commit
+    commit(project)
+    monkeypatch.setattr(cases, "run", lambda *_: cases.outcomes(REPORT))
+    assert nightly.main(["cases"]) == 1
+    assert {file: each.commit for file, each in record.read(project).items()} == {
+        "tests/test_a.py": git(project, "rev-parse", "HEAD").strip(),
+        "tests/test_b.py": before,
+    }
+
+
+MARKED = """import pytest
+
+@pytest.mark.parametrize("each", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_each(each): ...
+"""
+
+
+def test_each_file_with_a_nightly_test_must_run_again(project: Path) -> None:
+    """A file that has never run is found too."""
+    plant(
+        project, {"tests/test_a.py": MARKED, "tests/browser_jobs_a.py": MARKED, "tests/test_b.py": "def test_b(): ..."}
+    )
+    assert cases.files(project) == ["tests/browser_jobs_a.py", "tests/test_a.py"]
+    assert nightly.limits(project).keys() == {*nightly.PARTS, "tests/browser_jobs_a.py", "tests/test_a.py"}
+    plant(project, {"tests/test_a.py": "import gone"})
+    with pytest.raises(subprocess.CalledProcessError):
+        cases.files(project)
+
+
+@pytest.mark.usefixtures("parts")
+def test_a_file_of_the_cases_may_be_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def run(*given: object) -> dict[str, Outcome]:
+        asked.append(given)
+        return cases.outcomes(REPORT)
+
+    monkeypatch.setattr(cases, "run", run)
+    nightly.main(["a.py"])
+    assert asked == [(project, ["a.py"])]
+    with pytest.raises(SystemExit):
+        nightly.main(["gone.py"])
 
 
 @pytest.mark.usefixtures("parts")

@@ -10,8 +10,10 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from truelog.archive.commit import Append
+from tests.beds.archived import drop_archive
+from truelog.archive.commit import Append, commit
 from truelog.archive.schema import TIME
+from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.archive.writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.subject import Subject
@@ -20,6 +22,12 @@ from truelog.schema.loading.events import load_events
 from truelog.support.settings import Settings
 
 TOPIC, TOPIC_ID = "page_view", "first-life"
+# An event of a day, an event of the day after, and an invalid record.
+OF_TWO_DAYS = (
+    b'{"event_id": "a", "occurred_at": "2026-03-01T00:00:00Z", "visitor_id": "v", "url": "https://shop.example/a"}',
+    b'{"event_id": "b", "occurred_at": "2026-03-02T00:00:00Z", "visitor_id": "v", "url": "https://shop.example/a"}',
+    b'{"event_id": 5}',
+)
 MORNING = datetime(2026, 11, 21, tzinfo=UTC)
 
 
@@ -98,6 +106,24 @@ def append_visits(settings: Settings, table: Table, begin: Mapping[int, int], *v
         files += written(settings, table.metadata, visits(partition, dict(enumerate(visitors, start))))
     records = dict.fromkeys(begin, len(visitors))
     return Append(TOPIC, TOPIC_ID, begin, end, records, tuple(f.data_file for f in files))
+
+
+def archive_values(settings: Settings, values: Sequence[bytes]) -> None:
+    """Replace the archive of page views by one with these records, each of a commit of its own."""
+    with open_catalog(settings) as catalog:
+        drop_archive(catalog, TOPIC)
+        ensure_table(catalog, load_events()[TOPIC], TOPIC_ID, {0: 0})
+    for offset, value in enumerate(values):
+        append_value(settings, offset, value)
+
+
+def append_value(settings: Settings, offset: int, value: bytes) -> None:
+    """Archive one more page view of partition 0."""
+    with open_catalog(settings) as catalog:
+        batch = kafka_records(0, range(offset, offset + 1), value)
+        files = written(settings, catalog.load_table(identifier(TOPIC)).metadata, batch)
+        data = tuple(each.data_file for each in files)
+        commit(catalog, Append(TOPIC, TOPIC_ID, {0: offset}, {0: offset + 1}, {0: 1}, data))
 
 
 def erasures_of(settings: Settings, visitor: str, ends: Mapping[int, int], topic_id: str = TOPIC_ID) -> Erasures:

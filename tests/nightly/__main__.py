@@ -1,20 +1,22 @@
 """Runs the parts of `make nightly`, and records each green part: `python -m tests.nightly [PART…]`.
 
 All parts take hours, so each part is recorded when it ends. Without names, all parts run. A part that fails does not
-stop the others, and keeps its earlier record.
+stop the others, and keeps its earlier record. Each file of the part `cases` is recorded, and may be named as a part.
 """
 
 import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tests.affected import MARKERS, THREE_FILES
 from tests.house.tree import PROJECT
-from tests.nightly import record
+from tests.nightly import cases, record
+from tests.nightly.cases import Outcome
 from tests.nightly.record import Green
 
 _PYTHON = (sys.executable, "-m")
@@ -33,14 +35,7 @@ class Part:
     most_commits: int = OFTEN
 
 
-# The tests that are marked `nightly` are several parts, so that a failure repeats only its own part. `pages` needs
-# Chromium. `cases` has all tests outside the folders of the other two.
-_MARKED = (*_PYTEST, "-m", "nightly", "-o", "python_files=test_*.py browser_jobs*.py")
-_SCENES, _PAGES = "tests/scenes", "tests/pages"
 PARTS: dict[str, Part] = {
-    "cases": Part((*_MARKED, f"--ignore={_SCENES}", f"--ignore={_PAGES}")),
-    "scenes": Part((*_MARKED, _SCENES)),
-    "pages": Part((*_MARKED, _PAGES)),
     "cluster": Part((*_PYTEST, "tests/nightly/cluster.py")),
     "workers": Part((*_PYTEST, "tests/nightly/workers.py")),
     "small_batches": Part((*_PYTEST, "tests/nightly/small_batches.py")),
@@ -52,26 +47,58 @@ PARTS: dict[str, Part] = {
 }
 
 
+def limits(project: Path) -> dict[str, int]:
+    """After how many commits each part and each file of `cases` must run again."""
+    parts = {name: part.most_commits for name, part in PARTS.items()}
+    return parts | dict.fromkeys(cases.files(project), OFTEN)
+
+
 def run(part: str) -> bool:
     """Run a part, and record it if it is green and the tree is still the commit that it was."""
     before, began = record.tested_commit(PROJECT), time.monotonic()
-    green = subprocess.run(PARTS[part].command, cwd=PROJECT, check=False).returncode == 0
-    seconds = round(time.monotonic() - began)
-    outcome = "green" if green else "RED"
-    if green and before and record.tested_commit(PROJECT) == before:
-        record.write(PROJECT, part, Green(before, f"{datetime.now(UTC):%Y-%m-%d}", seconds))
-    elif green:
-        outcome += ", but not recorded, because files have changed since the last commit"
-    sys.stdout.write(f"{part}: {outcome}; {seconds} s\n")
-    return green
+    is_green = subprocess.run(PARTS[part].command, cwd=PROJECT, check=False).returncode == 0
+    _record(before, {part: Outcome(is_green, time.monotonic() - began)})
+    return is_green
+
+
+def run_cases(files: Sequence[str]) -> bool:
+    """Run these files of `cases`, or all of them, and record each green file."""
+    before = record.tested_commit(PROJECT)
+    found = cases.run(PROJECT, files)
+    _record(before, found)
+    return bool(found) and all(each.is_green for each in found.values())
+
+
+def _record(before: str, found: Mapping[str, Outcome]) -> None:
+    """Record what was found on the commit `before`, unless the tree has changed since.
+
+    A part that is red keeps its earlier record.
+    """
+    may_record = record.tested_commit(PROJECT) == before != ""
+    for part, each in found.items():
+        outcome = "green" if each.is_green else "RED"
+        if may_record and each.is_green:
+            record.write(PROJECT, part, Green(before, f"{datetime.now(UTC):%Y-%m-%d}"))
+        elif each.is_green:
+            outcome += ", but not recorded, because files have changed since the last commit"
+        sys.stdout.write(f"{part}: {outcome}; {each.seconds:.0f} s\n")
+
+
+def _part(word: str) -> str:
+    if word in {*PARTS, cases.NAME} or (word.endswith(".py") and (PROJECT / word).is_file()):
+        return word
+    raise argparse.ArgumentTypeError(f"{word} is neither a part ({', '.join([cases.NAME, *PARTS])}) nor a test file")
 
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.nightly")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=f"of {', '.join(PARTS)}")
-    given = parser.parse_args(words)
-    green = {part: run(part) for part in given.parts or PARTS}
-    return int(not all(green.values()))
+    parser.add_argument(
+        "parts", nargs="*", type=_part, metavar="PART", help=f"of {', '.join([cases.NAME, *PARTS])}, or a file of cases"
+    )
+    named = parser.parse_args(words).parts or [cases.NAME, *PARTS]
+    files = [each for each in named if each.endswith(".py")]
+    green = [run_cases(files)] if files or cases.NAME in named else []
+    return int(not all(green + [run(each) for each in named if each in PARTS]))
 
 
 if __name__ == "__main__":

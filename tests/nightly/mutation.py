@@ -1,6 +1,6 @@
 """Mutation run: alters one place of a module at a time, and lists the alterations that no test notices.
 
-    python -m tests.nightly.mutation [--minutes N] [--skip N] [MODULE …]
+    python -m tests.nightly.mutation [--minutes N] [--skip N] [--line N …] [MODULE …]
 
 A module is a key of `SUITES`. One pytest process runs a module's tests again for each alteration, so that PostgreSQL,
 S3 and Spark start once. The alteration replaces the code of the module's functions in memory, and no file changes. The
@@ -8,29 +8,25 @@ tests run without an alteration at the beginning, after every tenth alteration a
 run ends with an error, because an alteration has damaged the services.
 
 The alterations run in a random order with a fixed seed. If `--minutes` limits a module, the run reports how many ran,
-and `--skip` leaves out as many as an earlier run of the module has done. `docs/mutation.md` keeps the report, and
-explains each alteration that survives.
+and `--skip` leaves out as many as an earlier run of the module has done. `--line` runs the alterations of some lines
+alone, with which new tests are tried. `docs/mutation.md` keeps the report, and explains each alteration that survives.
 """
 
 import argparse
-import ast
 import importlib
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from copy import deepcopy
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+
+from tests.nightly.alterations import Alteration, alterations, applied, load
 
 LIBRARY = Path(__file__).parents[2] / "include" / "truelog"
 
@@ -44,6 +40,10 @@ SUITES: dict[str, tuple[str, ...]] = {
         "tests/library/kernel/test_merge_erasures.py",
         "tests/library/kernel/test_merge_guards.py",
     ),
+    "kernel/apply_batch.py": (
+        "tests/library/kernel/test_apply_batch_guards.py",
+        "tests/library/kernel/test_apply_batch.py",
+    ),
     "kernel/log_guard.py": ("tests/library/kernel/test_log_guard.py", "tests/library/kernel/test_log_guard_cuts.py"),
     "log/topic_health.py": ("tests/library/log/test_topic_health.py", "tests/library/kernel/test_log_guard_cuts.py"),
     "control/log_cuts.py": ("tests/library/control/test_log_cuts.py",),
@@ -52,6 +52,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         "tests/library/streaming/test_change_watch_causes.py",
         "tests/library/streaming/test_change_watch.py",
     ),
+    "streaming/stream_topics.py": ("tests/library/streaming/test_stream_topics_changes.py",),
     "maintenance/accept_cut.py": ("tests/library/maintenance/test_accept_cut_steps.py",),
     "tables/output/outbox.py": ("tests/library/tables/output/test_outbox.py",),
     "kernel/bad_records.py": (
@@ -61,6 +62,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
     "kernel/exclusions.py": ("tests/library/kernel/test_exclusions_protocol.py",),
     "kernel/clock.py": ("tests/library/kernel/test_clock.py", "tests/laws/test_clock.py"),
+    "log/valid_tick.py": ("tests/library/log/test_valid_tick.py",),
     "log/clock_guard.py": ("tests/library/log/test_clock_guard.py", "tests/library/log/test_clock_guard_newest.py"),
     "reconcile/comparison/clock_check.py": ("tests/library/reconcile/comparison/test_clock_check_guard.py",),
     "tables/fold/failing.py": (
@@ -92,197 +94,12 @@ SUITES: dict[str, tuple[str, ...]] = {
         "tests/library/reconcile/test_root_cause.py",
     ),
 }
-_LIMIT = 120  # seconds; an alteration that hangs a test is noticed
+# An alteration that hangs a test is noticed. The limit is a multiple of the test's usual time, and at least so long.
+_LEAST_LIMIT, _LIMIT = 10, 120  # seconds; the second one is that of a test without an alteration
+_USUAL_TIMES = 5
+_LATE = "the test did not end within"
 _SEED = 20261122
 _HEALTH_EVERY = 10  # alterations
-
-_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-}
-_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.FloorDiv: ast.Mult,
-    ast.Mult: ast.FloorDiv,
-}
-_SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
-# Within SQL. Each form is replaced once, at its first place.
-_SQL = {
-    " FOR UPDATE": "",
-    " IS NOT NULL": " IS NULL",
-    " IS NULL": " IS NOT NULL",
-    "EXCEPT ALL": "EXCEPT",
-    "UNION ALL": "UNION",
-    "LEFT JOIN": "JOIN",
-    "SELECT DISTINCT": "SELECT",
-    " AND ": " OR ",
-    " WHERE ": " WHERE NOT ",
-    "count(*)": "count(*) + 1",
-    " + ": " - ",
-    " DO UPDATE ": " DO NOTHING --",
-    "ON CONFLICT DO NOTHING": "",
-    "clock_timestamp()": "now()",
-}
-_IS_SQL = ("SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM ")
-
-
-@dataclass(frozen=True)
-class Alteration:
-    """One altered place of a module."""
-
-    line: int
-    before: str
-    after: str
-    tree: ast.Module  # of the whole module
-
-    def __str__(self) -> str:
-        before, after = (" ".join(text.split())[:70] for text in (self.before, self.after))
-        return f"line {self.line}: `{before}` → `{after}`"
-
-
-def alterations(source: str) -> Iterator[Alteration]:
-    """Every alteration of a module, one at a time."""
-    tree = ast.parse(source)
-    for number, node in enumerate(ast.walk(tree)):
-        for place in range(len(_altered(node))):
-            copied = deepcopy(tree)
-            target = list(ast.walk(copied))[number]
-            before = ast.unparse(target)
-            new = _altered(target)[place]
-            ast.copy_location(new, target)
-            _replace(copied, target, new)
-            ast.fix_missing_locations(copied)
-            yield Alteration(getattr(node, "lineno", 0), *_difference(before, ast.unparse(new)), copied)
-
-
-def _difference(before: str, after: str) -> tuple[str, str]:
-    """Both texts from shortly before their first difference."""
-    at = next((i for i, (b, a) in enumerate(zip(before, after, strict=False)) if b != a), 0)
-    return before[max(0, at - 30) :], after[max(0, at - 30) :]
-
-
-def _altered(node: ast.AST) -> list[ast.AST]:  # noqa: C901, PLR0911 — a table of forms
-    """The forms that replace a node. They share its children, so use them in a copy of the tree only."""
-    match node:
-        case ast.Compare(ops=[operator], left=left, comparators=right) if type(operator) in _COMPARISONS:
-            return [ast.Compare(left, [_COMPARISONS[type(operator)]()], right)]
-        case ast.BinOp(left=left, op=operation, right=right_side) if type(operation) in _OPERATORS:
-            return [ast.BinOp(left, _OPERATORS[type(operation)](), right_side)]
-        case ast.BoolOp(op=ast.And(), values=values):
-            return [ast.BoolOp(ast.Or(), values)]
-        case ast.BoolOp(op=ast.Or(), values=values):
-            return [ast.BoolOp(ast.And(), values)]
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return [operand]
-        case ast.Constant(value=bool(flag)):
-            return [ast.Constant(not flag)]
-        case ast.Constant(value=int(value)):
-            return [ast.Constant(value + 1)]
-        case ast.Name(id=name) if name in _SWAPPED:
-            return [ast.Name(_SWAPPED[name], ast.Load())]
-        case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise():
-            return [ast.Pass()]
-        case ast.If(body=body, orelse=orelse):
-            return [ast.If(ast.Constant(False), body, orelse), ast.If(ast.Constant(True), body, orelse)]
-        case ast.Constant(value=str(text)) if any(word in text for word in _IS_SQL):
-            return [ast.Constant(text.replace(old, new, 1)) for old, new in _SQL.items() if old in text]
-    return []
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def _replace(tree: ast.AST, target: ast.AST, new: ast.AST) -> None:
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            if value is target:
-                setattr(parent, name, new)
-                return
-            if isinstance(value, list) and any(each is target for each in value):
-                value[next(i for i, each in enumerate(value) if each is target)] = new
-                return
-    raise AssertionError("the node has no parent")
-
-
-def load(alteration: Alteration, module: ModuleType) -> dict[str, Any]:
-    """The namespace of the altered module."""
-    namespace: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
-    exec(compile(alteration.tree, str(module.__file__), "exec"), namespace)
-    return namespace
-
-
-@contextmanager
-def applied(alteration: Alteration, module: ModuleType, namespace: dict[str, Any]) -> Iterator[bool]:
-    """Replace the code of the module's functions for the block. False if it cannot be applied to a loaded module.
-
-    A decorator cannot be applied, and neither can a function that no longer uses `super()`.
-    """
-    new, undo = dict(_functions(namespace, module.__name__)), list[Callable[[], None]]()
-    for name, function in _functions(vars(module), module.__name__):
-        other = new[name]
-        kept = function.__code__, function.__defaults__, function.__kwdefaults__
-        if _form(function) != _form(other) and len(kept[0].co_freevars) == len(other.__code__.co_freevars):
-            undo.append(partial(_set, function, *kept))
-            _set(function, other.__code__, other.__defaults__, other.__kwdefaults__)
-    for name in _constants(alteration):
-        undo.append(partial(setattr, module, name, getattr(module, name)))
-        setattr(module, name, namespace[name])
-    try:
-        yield bool(undo)
-    finally:
-        for each in undo:
-            each()
-
-
-def _functions(namespace: Any, module: str, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:
-    """The functions and methods that a module defines."""
-    for name, value in list(namespace.items()):
-        if isinstance(value, type) and value.__module__ == module:
-            yield from _functions(vars(value), module, f"{prefix}{name}.")
-            continue
-        inner = value
-        for wrapper in ("__func__", "fget", "func", "__wrapped__"):
-            inner = getattr(inner, wrapper, None) or inner if not isinstance(inner, FunctionType | type) else inner
-        inner = getattr(inner, "__wrapped__", inner)
-        is_written = isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(".py")
-        if is_written and inner.__module__ == module:  # not what a dataclass generates
-            yield prefix + name, inner
-
-
-def _form(function: FunctionType) -> tuple[object, ...]:
-    return _code_form(function.__code__), repr(function.__defaults__), repr(function.__kwdefaults__)
-
-
-def _code_form(code: Any) -> tuple[object, ...]:
-    """What a function does, without its line numbers."""
-    constants = tuple(_code_form(c) if hasattr(c, "co_code") else (type(c), repr(c)) for c in code.co_consts)
-    return code.co_code, code.co_names, code.co_varnames, constants
-
-
-def _set(function: FunctionType, code: Any, defaults: Any, keyword_defaults: Any) -> None:
-    function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, keyword_defaults
-
-
-def _constants(alteration: Alteration) -> list[str]:
-    """The names that the altered statement assigns, if it is an assignment of the module."""
-    for statement in alteration.tree.body:
-        is_here = statement.lineno <= alteration.line <= (statement.end_lineno or 0)
-        if is_here and isinstance(statement, ast.Assign | ast.AnnAssign):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
-    return []
 
 
 class _Pause(pytest.Item):
@@ -295,17 +112,21 @@ class _Pause(pytest.Item):
 class MutationRun:
     """A pytest plugin that runs the collected tests once for each alteration."""
 
-    def __init__(self, name: str, minutes: float | None, skip: int) -> None:
-        self.name, self.minutes, self.skip = name, minutes, skip
+    def __init__(self, name: str, minutes: float | None, skip: int, lines: Sequence[int]) -> None:
+        self.name, self.minutes, self.skip, self.lines = name, minutes, skip, lines
         source = (LIBRARY / name).read_text()
         self.every = list(alterations(source))
         self.module = importlib.import_module("truelog." + name.removesuffix(".py").replace("/", "."))
         self.survived: list[Alteration] = []
+        self.usual: dict[str, float] = {}  # the least time in seconds of each test without an alteration
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self._require_health(session)
+        for _ in range(2):  # the first time, services start
+            self._require_health(session)
         began, run, left = time.monotonic(), 0, list(self.every)
         random.Random(_SEED).shuffle(left)
+        if self.lines:
+            left = [each for each in left if each.line in self.lines]
         for each in left[self.skip :]:
             if self.minutes is not None and time.monotonic() - began > 60 * self.minutes:
                 break
@@ -332,37 +153,50 @@ class MutationRun:
         _tell(f"{time.monotonic() - started:5.1f} s {each}: {result}")
 
     def _require_health(self, session: pytest.Session) -> None:
-        if test := self._first_failure(session, tell=True):
+        if test := self._first_failure(session, is_altered=False):
             raise pytest.UsageError(f"without an alteration, {test} fails")
 
-    def _first_failure(self, session: pytest.Session, *, tell: bool = False) -> str | None:
+    def _first_failure(self, session: pytest.Session, *, is_altered: bool = True) -> str | None:
         pause = _Pause.from_parent(session, name="pause")
         for number, item in enumerate(session.items):
             following = session.items[number + 1] if number + 1 < len(session.items) else pause
-            if hasattr(item, "_initrequest"):
-                item._initrequest()
-            with _limit():
-                reports = runtestprotocol(item, log=False, nextitem=following)
-            if failed := [report for report in reports if report.failed]:
-                if tell:
-                    _tell(str(failed[0].longrepr))
+            failed = self._failure_of(item, following, is_altered)
+            if failed is not None:
+                if not is_altered:
+                    _tell(failed)
                 session._setupstate.teardown_exact(pause)
-                return item.name
+                return item.name + (", which did not end" if _LATE in failed else "")
+        return None
+
+    def _failure_of(self, item: pytest.Item, following: pytest.Item, is_altered: bool) -> str | None:
+        """The text of the failure of one test; None if it passes."""
+        if hasattr(item, "_initrequest"):
+            item._initrequest()
+        began, usual = time.monotonic(), self.usual.get(item.nodeid, _LIMIT)
+        limit = min(_LIMIT, max(_LEAST_LIMIT, _USUAL_TIMES * usual)) if is_altered else _LIMIT
+        try:
+            with _limit(limit):
+                reports = runtestprotocol(item, log=False, nextitem=following)
+        except TimeoutError as late:  # between two phases of the test
+            return str(late)
+        if failed := [str(report.longrepr) for report in reports if report.failed]:
+            return failed[0]
+        if not is_altered:
+            self.usual[item.nodeid] = min(usual, time.monotonic() - began)
         return None
 
 
 @contextmanager
-def _limit() -> Iterator[None]:
+def _limit(seconds: float) -> Iterator[None]:
     def late(*_: object) -> None:
-        raise TimeoutError(f"the test did not end within {_LIMIT} s")
+        raise TimeoutError(f"{_LATE} {seconds:.0f} s")
 
     signal.signal(signal.SIGALRM, late)
-    signal.alarm(_LIMIT)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again if the code hides the error
     try:
-        with suppress(TimeoutError):
-            yield
+        yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _tell(text: str) -> None:
@@ -374,13 +208,14 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--line", type=int, action="append", default=[])
     parser.add_argument("module", nargs="*")
     given = parser.parse_args()
     modules = given.module or list(SUITES)
-    if given.skip and len(modules) != 1:
-        parser.error("--skip needs one module, because each has an order of its own")
+    if (given.skip or given.line) and len(modules) != 1:
+        parser.error("--skip and --line need one module, because each has an order and lines of its own")
     if len(modules) == 1:
-        plugin = MutationRun(modules[0], given.minutes, given.skip)
+        plugin = MutationRun(modules[0], given.minutes, given.skip, given.line)
         options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:randomly"]
         return int(pytest.main([*options, *SUITES[modules[0]]], plugins=[plugin]))
     limit = [] if given.minutes is None else ["--minutes", str(given.minutes)]

@@ -18,11 +18,10 @@ RULE = Path("tests", "nightly", "record.py")
 
 @dataclass(frozen=True)
 class Green:
-    """A green run of a part."""
+    """The last green run of a part."""
 
     commit: str
     date: str
-    seconds: int
 
 
 def read(project: Path) -> dict[str, Green]:
@@ -52,7 +51,7 @@ def too_old(project: Path, most_commits: Mapping[str, int]) -> list[str]:
     record = read(project)
     return [
         problem for part, most in most_commits.items() if (problem := _problem(project, part, record.get(part), most))
-    ] + [f"{FILE} has a part {part}, which does not exist" for part in record.keys() - most_commits.keys()]
+    ] + [f"{FILE} has a part {part}, which does not exist: remove it" for part in record.keys() - most_commits.keys()]
 
 
 def _problem(project: Path, part: str, green: Green | None, most: int) -> str:

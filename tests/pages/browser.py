@@ -324,6 +324,27 @@ def test_the_card_shows_problems_with_links(archive_down: None, watched: Page) -
     expect(framed(watched).locator("main")).to_contain_text("page_audience")
 
 
+def test_the_first_answer_does_not_move_the_card(watched: Page) -> None:
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    watched.route("**/data/vitals", hold)
+    watched.goto("/")
+    card = watched.get_by_role("region", name="Truelog", exact=True)
+    tile = card.get_by_role("link", name="Open alerts")
+    expect(card.get_by_role("status")).to_have_text("Loading…")
+    expect(tile).to_contain_text("…")
+    before = tile.bounding_box()
+    late[0].continue_()
+    expect(card).to_contain_text("As of")
+    after = tile.bounding_box()
+    assert before
+    assert after
+    assert before["y"] == after["y"]
+
+
 @pytest.mark.parametrize("status", [403, 503])
 def test_a_card_without_an_answer_is_unknown_and_shows_no_number(
     signed_in: dict[str, BrowserContext], status: int

@@ -3,16 +3,19 @@
 import json
 
 import pytest
+from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 
-from tests.pages.browsing import is_wide_enough, open_page
+from tests.deadline import deadline
+from tests.pages.browsing import PHONE, is_wide_enough, open_page
 from tests.pages.conftest import BAD
-from tests.pages.hostile_bytes import archive_values
+from tests.pages.hostile_bytes import archive_values, reject_all
 from tests.pages.plausible import HOSTILE
 from tests.pages.rejected_click import reject_click
+from tests.pages.ways import DESK
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import kafka_reader, topics
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +94,17 @@ def test_an_event_that_is_valid_now_is_sent_after_a_confirmation(rejected: Setti
     expect(dialog).to_contain_text("1 event is valid now and will be sent. Your name is recorded.")
     dialog.get_by_role("button", name="Send 1 event").click()
     expect(dialog.get_by_role("heading", name="Sent 1 event")).to_be_visible()
+
+
+def test_a_type_stays_one_word_beside_a_long_reason(rejected: Settings, watched: Page) -> None:
+    [letter] = reject_all([b'{"type": "document_edited", "event_id": "e"}'])
+    producer = Producer(rejected.kafka(KafkaUser.COLLECTOR))
+    producer.produce(DEAD_LETTER, letter, partition=1)
+    assert producer.flush(deadline(30)) == 0
+    open_page(watched, "dead-letters?hours=24&type=document_edited")
+    words = watched.locator("main tbody td[data-head='Type'] .value")
+    expect(words).to_have_text(["document_edited", "document_edited"])  # of the reasons, and of the letters
+    for size in (DESK, PHONE):
+        watched.set_viewport_size(size)
+        assert words.evaluate_all("words => words.map((each) => each.getClientRects().length)") == [1, 1]
+        assert is_wide_enough(watched)

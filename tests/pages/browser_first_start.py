@@ -16,7 +16,7 @@ from truelog.support.settings import Settings
 
 EMPTY = (
     *TABS,
-    *("view?name=page_views", "certificates", "certificates?view=page_views", "record", "freshness"),
+    *("view?name=page_views", "certificates?view=page_views", "record", "freshness"),
     "explain?view=page_views&where=host+is+NULL",
 )
 MISSING = ("reconciliation?id=1", "pattern?name=none", "search?name=none")
@@ -66,7 +66,8 @@ def test_each_page_of_an_empty_platform_can_be_read(opened: Page) -> None:
         open_page(opened, name)
         expect(opened.locator("main")).to_have_attribute("aria-busy", "false")
         text = opened.locator("main").inner_text()
-        is_unknown = "Unknown" in text and name not in ("lag", "flow", "streams")  # the lag of the archive
+        has_lag = name in ("lag", "streams")  # of the archive
+        is_unknown = not has_lag and text.count("Unknown") > (name == "flow")  # the lag of the broken view
         if (
             opened.locator("#trouble").is_visible()
             or is_unknown

@@ -1,10 +1,14 @@
 """Tests in Chromium of what all pages share: captions, addresses, filters, charts and their marks."""
 
 import re
+from datetime import timedelta
 
 from playwright.sync_api import Page, expect
 
+from tests.builders.alerts import an_alert
 from tests.pages.browsing import framed, open_page
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 
 def test_tables_of_these_pages_have_captions(watched: Page) -> None:
@@ -60,6 +64,22 @@ def test_operations_and_alerts_are_filtered_by_their_address(watched: Page) -> N
     assert watched.url.endswith("?match=view_different")
 
 
+def test_one_resolved_incident_is_one_line(pages: Settings, watched: Page) -> None:
+    """The alerts that followed from it were never sent, and are listed apart."""
+    with connect(pages, autocommit=True) as connection:
+        for view in ("page_views", "click_through"):
+            an_alert(
+                connection, "stalled", view, "archive is down", ago=timedelta(hours=2), resolved=timedelta(hours=1)
+            )
+    open_page(watched, "alerts")
+    apart = watched.locator("details[data-key=unsent]")
+    sent = watched.get_by_role("region", name="Newest first, with a notification").locator("tbody")
+    expect(sent).to_have_text(re.compile("^application_down/archive"))
+    apart.locator("summary", has_text="2 alerts without a notification: silenced, or an effect of another").click()
+    expect(apart.get_by_role("link", name="stalled/page_views")).to_be_visible()
+    expect(apart.locator("tbody tr")).to_have_count(2)
+
+
 def test_each_mark_of_the_timeline_leads_to_what_it_shows(watched: Page) -> None:
     open_page(watched, "timeline?hours=72")
     marks = watched.locator("svg a.mark-of")
@@ -97,6 +117,10 @@ def test_a_chart_of_the_past_marks_changes_and_times_without_a_sample(watched: P
     open_page(watched, "lag?reader=page_audience&hours=6")
     first = watched.locator("figure.chart").first
     expect(first.locator(".gap").first).to_be_attached()
+    expect(first.locator("figcaption strong")).to_contain_text("UTC")
+    ticks = first.locator("svg[aria-label] > text").all_text_contents()
+    assert len(ticks) > 3
+    assert [each for each in ticks if not re.fullmatch(r"\d\d:00|\d\d-\d\d", each)] == []  # whole hours, or a day
     changes = first.locator("a.change")
     expect(changes.first).to_have_attribute("href", re.compile("streams|view|reconciliation|recompute"))
     watched.get_by_label("Until (UTC)").fill("2001-01-01T00:00:00")

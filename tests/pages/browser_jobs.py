@@ -164,6 +164,7 @@ def test_send_a_dead_letter_again(begin: Begin, rejected: Settings) -> None:
     job.done("send a dead letter again", 5)
 
 
+@pytest.mark.usefixtures("polled")
 def test_see_the_lag_of_the_last_minutes(begin: Begin) -> None:
     job = begin()
     job.click(job.card.get_by_role("link", name="Lag: unprocessed records"))
@@ -186,15 +187,14 @@ def test_find_a_view_with_its_columns_readers_and_freshness(begin: Begin) -> Non
 
 def test_verify_a_certificate(begin: Begin, idle: None, users: dict[str, Airflow]) -> None:
     job = begin()
-    job.open_tab("Views")
-    job.click(job.frame.get_by_role("link", name="Certificates", exact=True))
+    job.open_tab("Certificates")
     buttons = job.frame.get_by_role("button", name="Verify")
     if job.is_refused(buttons, "trigger the verify DAG"):
         return
     job.click(buttons.first)
     job.click(job.frame.get_by_role("dialog").get_by_role("button", name="Verify"))
     expect(job.frame.locator("main tbody")).to_contain_text("Pending")
-    job.done("verify a certificate", 5)
+    job.done("verify a certificate", 4)
     [run] = users["oncall"].runs("verify")
     assert run["triggering_user_name"] == job.user
 

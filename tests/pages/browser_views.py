@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -37,9 +38,13 @@ def test_a_row_is_addressed_by_its_whole_key_and_the_address_keeps_the_query(wat
     expect(watched.get_by_role("alert").filter(has_text="invalid input syntax")).to_be_visible()
 
 
-def test_a_view_begins_with_what_people_look_for(watched: Page) -> None:
-    open_page(watched, "view?name=page_views")
+def test_a_view_begins_with_what_people_look_for(pages: Settings, watched: Page) -> None:
+    analyst = pages.database() | {"user": "analyst", "password": pages.analyst_password.get_secret_value()}
+    with psycopg.connect(**analyst) as reading:
+        reading.execute("SELECT count(*) FROM views.page_views_busiest")
+        open_page(watched, "view?name=page_views")
     facts = watched.locator("dl.facts")
+    expect(facts).to_contain_text("Reading by SQL nowanalyst 1 session")
     for name in ("Freshness", "Correctness", "Rows", "Events/s"):
         expect(facts.get_by_text(name, exact=True)).to_be_visible()
     expect(facts.get_by_role("img", name="Freshness in the last 24 hours")).to_be_visible()
@@ -158,7 +163,7 @@ def test_the_form_of_a_backfill_comes_first_and_its_views_are_searched(watched: 
     expect(form.locator("[name=views]:checked")).to_have_count(4)  # the views that the search hides stay chosen
 
 
-def test_certificates_are_listed_verified_and_saved(
+def test_certificates_are_listed_and_their_verification_is_requested(
     planned: Settings, users: dict[str, Airflow], watched: Page
 ) -> None:
     open_page(watched, "certificates")

@@ -19,7 +19,7 @@ from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
 from tests.deadline import deadline
 from tests.pages.backfills import wanted
-from tests.pages.plausible import HOSTILE, fill, views_folder
+from tests.pages.plausible import HOSTILE, fill, poll_again, views_folder
 from tests.servers import AIRFLOW, OnSharedServers, SharedServers
 from truelog.control import event_files, event_registry, topic_status
 from truelog.control.application import ARCHIVE, STREAM
@@ -234,6 +234,13 @@ def begin(
     yield new
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def polled(pages: Settings) -> None:
+    """The readers were polled in the last minutes, however long ago the first test of the file began."""
+    with connect(pages) as connection:
+        poll_again(connection)
 
 
 @pytest.fixture

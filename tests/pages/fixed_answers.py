@@ -1,7 +1,8 @@
 """The answers that pages get in the tests of their pictures: recorded once, and the same ever since.
 
 A picture of a running platform differs each time, because a page shows ages and times. Here, the clock of the browser
-shows the time of the recording.
+shows the time of the recording. The page has the font of the pictures from the beginning, because the font decides how
+far the row of tabs scrolls.
 """
 
 import gzip
@@ -16,8 +17,9 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Page, Route, expect
 
 from tests.pages.browsing import open_page
+from tests.pages.picture_comparison import FONT
 
-_DATA = "**/truelog/data/**"
+_DATA, _STYLES = "**/truelog/data/**", "**/truelog/static/pages.css"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,13 @@ def replay(page: Page, address: str, answers: PageAnswers) -> None:
     page.clock.set_fixed_time(datetime.fromisoformat(answers.at))
     page.unroute_all()
     page.route(_DATA, answer)
+    page.route(_STYLES, _add_font)
     _open(page, address)
+
+
+def _add_font(route: Route) -> None:
+    response = route.fetch()
+    route.fulfill(response=response, body=response.text() + FONT)
 
 
 def write(file: Path, recorded: Mapping[str, PageAnswers]) -> None:

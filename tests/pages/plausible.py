@@ -5,7 +5,7 @@ No stream is running: this module writes rows as the kernel does. Some values ar
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from tests.builders.alerts import a_look, an_alert
 from tests.builders.applications import a_database_of, a_launch, a_lease
 from tests.builders.comparisons import a_certificate, a_reconciliation, a_repair, a_validation
-from tests.builders.log import a_log_day
+from tests.builders.log import a_log_day, an_audit
 from tests.builders.outputs import an_output, the_relay_looked
 from tests.builders.quality import a_figure, an_event_validation
 from tests.builders.views import a_batch_answer, a_tally, a_view, merged_to
@@ -80,15 +80,26 @@ def fill(connection: Connection) -> None:
         a_database_of(connection, timedelta(days=9))
         _views(connection)
         _log_days(connection)
+        an_audit(connection)
         _applications(connection)
         _answer(connection)
         an_output(connection, "page_views", sent=1, ago=timedelta(minutes=1))
         the_relay_looked(connection, timedelta(days=-1))
-        lag_history.append(connection, judged(Settings(), _readings(time.time())), seconds=3 * DAY)
+        _poll(connection, _readings(time.time()))
         _reconciliations(connection)
         _quality(connection)
         _operations(connection)
         _alerts(connection)
+
+
+def poll_again(connection: Connection) -> None:
+    """Poll as if the last minutes had passed since the database was filled."""
+    now = time.time()
+    _poll(connection, [each for each in _readings(now) if each.at > now - 900])
+
+
+def _poll(connection: Connection, readings: Iterable[ReaderPoll]) -> None:
+    lag_history.append(connection, judged(Settings(), readings), seconds=3 * DAY)
 
 
 def _views(connection: Connection) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.builders.log import an_audit
 from tests.builders.outputs import forget_relay, the_relay_looked
 from tests.pages.plausible import HOSTILE
 from truelog.reports import flow
@@ -34,6 +35,17 @@ def test_a_stopped_archive_is_no_longer_running(filled: Settings) -> None:
 def test_a_suspended_topic_gives_the_reason(filled: Settings) -> None:
     topics = {each.topic: each.suspended for each in flow.flow_report(filled).topics}
     assert topics == {"click": f"click was deleted. {HOSTILE[0]}", "page_view": ""}
+
+
+def test_topics_and_the_archive_have_the_verdict_of_their_last_check(filled: Settings) -> None:
+    before = flow.flow_report(filled)
+    assert {each.topic: each.quality for each in before.topics} == {"page_view": "FAILED"}  # a day has too few events
+    assert before.archive.proof == "PASSED"
+    with connect(filled, autocommit=True) as connection:
+        an_audit(connection, ["a hole"])
+        corrupt = flow.flow_report(filled).archive
+        an_audit(connection)
+    assert corrupt.proof == "FAILED"
 
 
 def test_a_relay_that_no_longer_looks_is_down(filled: Settings) -> None:

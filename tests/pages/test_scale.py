@@ -42,9 +42,9 @@ LETTERS, ARCHIVED = 10_000, 9_000
 HTTP: dict[str, tuple[int, int]] = {
     "data/vitals": (28, 500),
     "data/streams": (28, 300),
-    "data/flow": (30, 500),
+    "data/flow": (32, 500),
     "data/views": (12, 300),
-    "data/view?name=v1": (24, 450),
+    "data/view?name=v1": (25, 450),
     "data/rows?name=v1": (11, 100),
     "data/rows?name=v1&where=host%3Dh1&order=views": (11, 100),
     "data/cubes": (4, 120),

@@ -60,6 +60,19 @@ function useVitals({ useEffect, useState }) {
   return state;
 }
 
+const NONE = { view: null, value: null };
+const NOTHING = { alerts: { count: 0, worst: null }, freshness: NONE, lag: NONE, proof: NONE };
+
+// Before the first answer, the tiles have no values. They keep the place, so that the answer moves nothing.
+function emptyTiles() {
+  return tiles(NOTHING).map(([title, , , page]) => [title, "…", null, page]);
+}
+
+// No view is worse than the others if each value is 0.
+function viewOf({ view, value }) {
+  return view ?? (value === 0 ? "All views" : null);
+}
+
 // Each tile has a title, a value, a line of details and a page.
 function tiles({ alerts, freshness, lag, proof }) {
   return [
@@ -72,19 +85,19 @@ function tiles({ alerts, freshness, lag, proof }) {
     [
       "Freshness: age of the oldest unprocessed record",
       duration(freshness.value),
-      freshness.view,
+      viewOf(freshness),
       "truelog/truelog/streams",
     ],
     [
       "Lag: unprocessed records",
       lag.value === null ? "Unknown" : lag.value.toLocaleString("en"),
-      lag.view,
+      viewOf(lag),
       "truelog/truelog/lag",
     ],
     [
       "Age of the oldest certificate",
       proof.value === null ? "No certificate" : duration(proof.value),
-      proof.view,
+      viewOf(proof),
       "truelog/truelog/reconciliations",
     ],
   ];
@@ -106,7 +119,7 @@ function summary({ state, alerts, problems, views, unmade }) {
 globalThis.TruelogVitals = function TruelogVitals() {
   const e = globalThis.React.createElement;
   const { found, wrong } = useVitals(globalThis.React);
-  const state = found ? found.state : "Unknown";
+  const isLoading = !found && !wrong, state = found ? found.state : isLoading ? "Loading" : "Unknown";
   const color = COLORS[state] ?? COLORS.Unknown;
   const href = (page) => new URL(page, PAGES).href;
   const tile = ([title, text, below, page]) =>
@@ -140,9 +153,14 @@ globalThis.TruelogVitals = function TruelogVitals() {
     e(
       "div",
       { role: "status", style: { fontWeight: 600, marginBottom: "0.5rem" } },
-      found ? summary(found) : `Unknown: ${wrong || "waiting for data"}`,
+      found ? summary(found) : isLoading ? "Loading…" : `Unknown: ${wrong}`,
     ),
-    found && e("div", { style: { display: "flex", gap: "1.5rem", flexWrap: "wrap" } }, tiles(found).map(tile)),
+    (found || isLoading) &&
+      e(
+        "div",
+        { style: { display: "flex", gap: "1.5rem", flexWrap: "wrap" } },
+        (found ? tiles(found) : emptyTiles()).map(tile),
+      ),
     found && found.problems.length > 0 &&
       e("ul", {
         "aria-label": "Problems",
@@ -154,11 +172,11 @@ globalThis.TruelogVitals = function TruelogVitals() {
           fontSize: "0.9rem",
         },
       }, found.problems.map(problem)),
-    found &&
+    (found || isLoading) &&
       e(
         "div",
         { style: { ...QUIET, marginTop: "0.4rem" } },
-        `As of ${new Date(found.as_of).toISOString().slice(11, 19)} UTC`,
+        found ? `As of ${new Date(found.as_of).toISOString().slice(11, 19)} UTC` : "\u00a0",
       ),
   );
 };

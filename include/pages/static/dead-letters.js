@@ -8,6 +8,7 @@ import { recordLink } from "./records.js";
 import { sendAgain } from "./send-again.js";
 
 const PAGE = 100;
+const WORD = 24; // characters that fit into a card of a phone
 const SPANS = [[1, "1 hour"], [24, "1 day"], [168, "7 days"], [720, "30 days"], [8784, "1 year"]];
 
 export function show(given, { shown, form }) {
@@ -131,8 +132,10 @@ function drawn(found, change, again) {
   ];
 }
 
+// A sender may write anything as a type, but a name stays one word.
 function typed(name) {
-  return name === null ? h("span", { class: "quiet" }, "Not given") : value(name);
+  if (name === null) return h("span", { class: "quiet" }, "Not given");
+  return name.length > WORD ? value(name) : h("span", { class: "word" }, value(name));
 }
 
 // Only an event that is valid now is sent, so the event type or its file is mended first.

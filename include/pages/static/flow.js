@@ -3,14 +3,15 @@
 import { keepInAddress } from "./address.js";
 import { connect, light } from "./flow-lines.js";
 import { ask, live } from "./live.js";
-import { badge, count, duration, h, isBad, link, marked, number, s, seen, sentence, word } from "./kit.js";
+import { badge, count, duration, h, isBad, link, marked, number, outward, s, seen, sentence, word } from "./kit.js";
 import { toApplication } from "./links.js";
 import { choose } from "./list.js";
 import { checkService } from "./rights.js";
 
 const ALL = "All applications";
 const TROUBLE = "Only what needs attention";
-const FINE = ["OK", "EQUAL", "UP_TO_DATE", "BATCH_ONLY", "RUNNING", "UNUSED", null, undefined, ""];
+const STARTING = "STARTING"; // nothing is known of it yet
+const FINE = ["OK", "EQUAL", "PASSED", "UP_TO_DATE", "BATCH_ONLY", "RUNNING", "UNUSED", null, undefined, ""];
 const DAILY = "daily builds"; // the group of the views that no application runs
 const FEW = 12; // with more views, the views that need no attention are collapsed at first
 
@@ -60,8 +61,9 @@ export function show(given, { shown, form }) {
   }
 }
 
+// What starts for the first time needs only time. Otherwise, all views of a new platform would need attention.
 function needsAttention({ lag, proof, state }) {
-  return [lag, proof, state].some((each) => !FINE.includes(each));
+  return [lag, proof, state].some((each) => !FINE.includes(each) && each !== STARTING);
 }
 
 // A search keeps the views that match, the topics and readers that match, and their neighbours.
@@ -109,7 +111,7 @@ function graph({ topics, archive, views, outputs, consumers }, all, { isOpen, to
       ),
       topics.length ? topics.map((each) => topic(each, all.types)) : nothing("No topic matches."),
     ]),
-    column("Archive", [reader(archive, toApplication("archive"))]),
+    column("Archive", [reader(archive, toApplication("archive"), audit(archive))]),
     column(`Views (${views.length})`, [
       groups.map((each) => group(each, all.applications[each.name], toggle)),
       views.length ? null : nothing("No view matches."),
@@ -169,10 +171,10 @@ function service({ service: name, state, reason }, title, cure, from = []) {
   );
 }
 
-function topic({ topic: name, partitions, events_per_second: rate, records, suspended }, types) {
+function topic({ topic: name, partitions, events_per_second: rate, records, suspended, quality }, types) {
   return node(
     `topic ${name}`,
-    suspended ? ["DOWN"] : [],
+    [suspended ? "DOWN" : "", quality ?? ""],
     [],
     h("h3", {}, link("record", { list: name }, seen(name))),
     suspended ? h("p", {}, link("streams", {}, badge("DOWN", "Suspended")), " ", seen(suspended)) : h(
@@ -180,7 +182,9 @@ function topic({ topic: name, partitions, events_per_second: rate, records, susp
       {},
       `${perSecond(rate)} · ${records === null ? count(partitions, "partition") : count(records, "record")}`,
     ),
-    types.includes(name) ? h("p", {}, link("quality", { of: name }, "Quality")) : null,
+    types.includes(name)
+      ? h("p", {}, link("quality", { of: name }, quality ? ["Quality ", badge(quality)] : "Quality"))
+      : null,
   );
 }
 
@@ -221,8 +225,18 @@ function group({ name, views, shown }, state, toggle) {
   );
 }
 
+// The latest audit of the archive. The runs of its DAG name the faults.
+function audit({ proof }) {
+  return proof ? outward("dags/archive_upkeep", ["Audit ", badge(proof)]) : null;
+}
+
+function comparison({ reader: view, proof }) {
+  return proof ? link("reconciliations", { view }, badge(proof)) : null;
+}
+
 // Freshness and correctness are two badges, because a fresh view may be wrong.
-function reader(each, name) {
+function reader(each, name, correctness = comparison(each)) {
+  const isNew = each.state === STARTING && each.lag === null;
   return node(
     `view ${each.reader}`,
     [each.lag, each.proof, each.state],
@@ -235,10 +249,10 @@ function reader(each, name) {
         ? badge(each.state)
         : link("lag", { reader: each.reader }, badge(each.lag, each.lag === "OK" ? "Fresh" : word(each.lag))),
       " ",
-      each.proof ? link("reconciliations", { view: each.reader }, badge(each.proof)) : null,
-      each.state && !FINE.includes(each.state) ? [" ", badge(each.state)] : null,
+      correctness,
+      each.lag !== null && each.state && !FINE.includes(each.state) ? [" ", badge(each.state)] : null,
     ),
-    h(
+    isNew ? null : h(
       "p",
       {},
       each.application ? `${perSecond(each.events_per_second)} · ${age(each.freshness)}` : "Built once a day",

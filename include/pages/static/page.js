@@ -10,6 +10,7 @@ const TABS = {
   analytics: "Analytics",
   rules: "Rules",
   reconciliations: "Reconciliations",
+  certificates: "Certificates",
   quality: "Quality",
   "dead-letters": "Dead letters",
   backfills: "Backfills",
@@ -21,7 +22,6 @@ const TABS = {
 const PARENTS = {
   view: "views",
   reconciliation: "reconciliations",
-  certificates: "views",
   record: "views",
   explain: "views",
   freshness: "lag",

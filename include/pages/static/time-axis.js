@@ -1,13 +1,13 @@
 // The time axis of charts: its width on this screen, and ticks at round UTC times.
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 const DAY = 86400;
-const WIDEST = 960, NARROWEST = 300, TICK = 110; // CSS pixels
+const NARROWEST = 300, TICK = 110; // CSS pixels
 
-// The width of a chart. A drawing that is shrunk to a phone would shrink its text too.
+// The width of a chart: that of the page. A drawing that the browser scales has texts of another size than the page.
 export function chartWidth() {
   const style = getComputedStyle(document.body);
   const room = document.body.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-  return Math.max(NARROWEST, Math.min(WIDEST, Math.floor(room)));
+  return Math.max(NARROWEST, Math.floor(room));
 }
 
 // Round times between two times in seconds, as many as fit the width. More than a day apart, they are whole days.

@@ -5,7 +5,7 @@ import { proof } from "./views.js";
 const WIDTH = 150, HEIGHT = 26;
 
 export function facts(found) {
-  const { entry, events_per_second: rate, readers, as_of: now } = found;
+  const { entry, events_per_second: rate, readers, sql_readers: sessions, as_of: now } = found;
   const rows = entry.table ? `${about(entry.table.rows)} (${bytes(entry.table.bytes)})` : "No table yet";
   const named = [
     ["Freshness", entry.batch_only ? "Built once a day" : fresh(entry.view, found)],
@@ -14,6 +14,7 @@ export function facts(found) {
     entry.batch_only || !entry.table ? null : ["Events/s", rate === null ? "Unknown" : number(rate, rate < 10 ? 1 : 0)],
     found.work ? ["Work", work(found.work)] : null,
     ["Asked by, in 7 days", readers.length ? readers.map(reader) : "No application"],
+    ["Reading by SQL now", sessions.length ? sessions.map(session) : "No session"],
     entry.owner ? ["Owner", seen(entry.owner)] : null,
   ];
   return h(
@@ -25,6 +26,10 @@ export function facts(found) {
 
 function reader({ reader: name, answers }) {
   return h("span", { class: "line-of" }, seen(name), h("small", {}, ` ${count(answers, "answer")}`));
+}
+
+function session({ role, sessions }) {
+  return h("span", { class: "line-of" }, seen(role), h("small", {}, ` ${count(sessions, "session")}`));
 }
 
 // The steps overlap with the work on other views, so this is not CPU time.

@@ -42,7 +42,7 @@ export function show(given, { shown, form }) {
     state.verdict,
     { change: () => change({ verdict: verdict.value, skip: 0 }) },
   );
-  form.append(search, verdict, link("certificates", {}, "Certificates"), link("record", {}, "Find a record"));
+  form.append(search, verdict, link("record", {}, "Find a record"));
   const again = live(
     shown,
     () => ask("data/views").then((found) => ({ ...found, state: { ...state } })),

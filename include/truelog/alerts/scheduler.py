@@ -26,7 +26,8 @@ from truelog.alerts.sources import (
     verification,
 )
 from truelog.lag import limits as lag_limits
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection
+from truelog.storage.kept_sessions import kept
 from truelog.support.background import Background
 from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
@@ -66,7 +67,7 @@ def watch_once(settings: Settings, source: Source) -> None:
     """Observe once and record the result. If PostgreSQL is down, the result is lost, but another follows soon."""
     observation = observe(settings, source)
     try:
-        with connect(settings) as connection:
+        with kept(settings) as connection, connection.transaction():
             record(settings, connection, source, observation)
     except psycopg.Error as error:
         log.warning("Alerts from the %s source were not recorded: %s", source.name, error)

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from truelog.archive import file_reader, log_day
 from truelog.archive.catalog_pointer import read_pointer
 from truelog.archive.log_day import LogDays
-from truelog.archive.schema import column_of
+from truelog.archive.schema import LOG_DAY, column_of
 from truelog.archive.table import (
     NAMESPACE,
     Progress,
@@ -46,6 +46,7 @@ from truelog.support.settings import CATALOG, Settings
 _PAUSE_SECONDS = 0.5
 _RAW = "topic string, partition int, offset bigint, broker_time timestamp, value binary"
 _PLACE = (*COORDINATES, "broker_time")
+_NOT_OF_EVENTS = frozenset({"key", "headers", LOG_DAY.name})  # no decoded record has them
 
 # Spark packs files into tasks of at least 16 MB and counts each file as this many bytes or more. With Iceberg's 4 MB,
 # four small files make a task, and each task costs more than its files. A stream's archive consists of small files.
@@ -76,11 +77,13 @@ class Wanted:
     """Records to read from the archive: offset ranges and the topic ids.
 
     If `since` is given, only the records that the broker appended later. Files without such records are not read.
+    If `are_few` is true, the process that asks reads them at once: Spark would first load Iceberg's classes and S3's.
     """
 
     ranges: Sequence[Range]
     ids: Mapping[str, str]
     since: datetime | None = None
+    are_few: bool = False
 
     @staticmethod
     def between(begin: Positions, end: Positions) -> "Wanted":
@@ -121,7 +124,7 @@ def read_records(
         event_registry.require_known(connection, types, wanted.end)
     parts = []
     for name in types:
-        scan, progress = _scan(spark, settings, name, wanted)
+        scan, progress = (_scan_now if wanted.are_few else _scan)(spark, settings, name, wanted)
         typed = F.lit(False) if from_raw else _is_typed(progress, types[name].reading)
         if typed is not None:
             raw = scan.where(~typed).select(*_PLACE, "value")
@@ -253,15 +256,7 @@ def _days(settings: Settings, archived: Positions) -> LogDays:
 
 def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> tuple[DataFrame, Progress]:
     """The archive's rows in the topic's wanted ranges, from the newest snapshot, and the state of the archive there."""
-    ranges = [each for each in wanted.ranges if each.topic == topic]
-    with open_catalog(settings) as catalog:
-        try:
-            table = catalog.load_table(identifier(topic))
-        except NoSuchTableError:
-            raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?") from None
-    if topic in wanted.ids:
-        require_same_topic(table, wanted.ids[topic])
-    require_archived(table, topic, ranges)
+    table, ranges = _open_wanted(settings, topic, wanted)
     name, snapshot = f"{CATALOG}.{identifier(topic)}", table.current_snapshot()
     spark.catalog.refreshTable(name)  # Spark may have cached metadata that is older than the snapshot
     reader = spark.read.options(**FILE_COST)
@@ -274,6 +269,28 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
     return rows, Progress.of(table.metadata)
 
 
+def _scan_now(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> tuple[DataFrame, Progress]:
+    """The same rows and state, read by this process. They must fit its memory."""
+    table, ranges = _open_wanted(settings, topic, wanted)
+    columns = [each.name for each in table.schema().fields if each.name not in _NOT_OF_EVENTS]
+    rows = table.scan(_where(ranges, wanted.since), selected_fields=tuple(columns)).to_arrow()
+    return spark.createDataFrame(rows).withColumn("topic", F.lit(topic)), Progress.of(table.metadata)
+
+
+def _open_wanted(settings: Settings, topic: str, wanted: Wanted) -> tuple[Table, list[Range]]:
+    """The topic's table, which has all wanted records of the topic, and their ranges."""
+    ranges = [each for each in wanted.ranges if each.topic == topic]
+    with open_catalog(settings) as catalog:
+        try:
+            table = catalog.load_table(identifier(topic))
+        except NoSuchTableError:
+            raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?") from None
+    if topic in wanted.ids:
+        require_same_topic(table, wanted.ids[topic])
+    require_archived(table, topic, ranges)
+    return table, ranges
+
+
 def _from_files(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
     ranges = [each for each in wanted.ranges if each.topic == topic]
     if not ranges:
@@ -281,9 +298,7 @@ def _from_files(spark: SparkSession, settings: Settings, topic: str, wanted: Wan
     table = _open_newest(settings, topic)
     require_same_topic(table, wanted.ids[topic])
     require_archived(table, topic, ranges)
-    where = f"erased = false AND ({' OR '.join(map(_is_in, ranges))})"
-    if wanted.since is not None:
-        where += f" AND broker_time > '{wanted.since.isoformat()}'"
+    where = _where(ranges, wanted.since)
     planned = [(file_reader.pack(task),) for task in table.scan(where).plan_files()]
     files = spark.createDataFrame(planned, "task binary")
     reader = file_reader.FileReader(topic, where, blueprint(table.metadata), settings.object_store())
@@ -297,6 +312,12 @@ def _open_newest(settings: Settings, topic: str) -> Table:
         raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?")
     found = StaticTable.from_metadata(stored.location, settings.object_store())
     return Table((NAMESPACE, topic), found.metadata, stored.location, found.io, NoopCatalog(NAMESPACE))
+
+
+def _where(ranges: Sequence[Range], since: datetime | None) -> str:
+    """The rows in these ranges that are not erased, as a filter of pyiceberg."""
+    later = "" if since is None else f" AND broker_time > '{since.isoformat()}'"
+    return f"erased = false AND ({' OR '.join(map(_is_in, ranges)) or 'partition < 0'}){later}"
 
 
 def _is_in(wanted: Range) -> str:

@@ -5,8 +5,9 @@ again, and there are no partials.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import DataFrame
 
@@ -25,11 +26,15 @@ from truelog.tables.table import Table
 
 @dataclass(frozen=True)
 class ArchiveSource:
-    """Reads from the archive. `shared` holds the raw bytes that were parsed already for other views."""
+    """Reads from the archive. `shared` holds the raw bytes that were parsed already for other views.
+
+    `known` has the few events that were read already: several tables may read one topic.
+    """
 
     context: BatchContext
     from_raw: bool
     shared: SharedEvents | None
+    known: dict[object, DataFrame] = field(default_factory=dict)
 
     def partials(self, table: Table, readings: Mapping[str, int]) -> Partials:
         """The partials of a table that were made under these readings of its topics."""
@@ -46,9 +51,13 @@ class ArchiveSource:
     def _events(self, event_type: EventType, wanted: Wanted) -> DataFrame:
         if self.shared is not None and self.from_raw:
             return self.shared.events(event_type, wanted)
-        return archive_reader.read_events(
-            self.context.spark, self.context.settings, event_type, wanted, from_raw=self.from_raw
-        )
+        read = partial(archive_reader.read_events, self.context.spark, self.context.settings, from_raw=self.from_raw)
+        if not self.context.are_few:
+            return read(event_type, wanted)
+        asked = event_type.name, wanted.since, *wanted.ranges
+        if asked not in self.known:
+            self.known[asked] = read(event_type, replace(wanted, are_few=True))
+        return self.known[asked]
 
     def ticks(self, positions: Positions) -> clock.ReadTicks:
         """The function that reads ticks of the topic in these positions."""

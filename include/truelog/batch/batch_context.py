@@ -1,7 +1,7 @@
 """Batch context: the Spark session, settings, event types and views that batch work uses."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from truelog.control import event_registry, view_versions
 from truelog.control.view_loader import LoadedViews, load_stored, load_views
 from truelog.schema.event import EventTypes
-from truelog.spark.priority import yield_to_streams
-from truelog.spark.session import session
+from truelog.spark.early import begin_session
 from truelog.storage.database import connect
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
@@ -27,13 +26,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class BatchContext:
-    """A Spark session, the settings, the event types, the loaded views, and the clock at positions in the archive."""
+    """A Spark session, the settings, the event types, the loaded views, and the clock at positions in the archive.
+
+    are_few: this process may read the records from the archive by itself, because they are few.
+    """
 
     spark: SparkSession
     settings: Settings
     event_types: EventTypes
     views: LoadedViews = field(default_factory=LoadedViews)
     clocks: dict[object, datetime | None] = field(default_factory=dict)  # that `Rebuilder.now` has found
+    are_few: bool = False
 
 
 @contextmanager
@@ -42,21 +45,20 @@ def open_batch(
     name: str,
     views: Sequence[str],
     load: Callable[[Settings], EventTypes] = event_registry.confirmed_types,
-    records: int | None = None,
+    started: Future[SparkSession] | None = None,
 ) -> Iterator[BatchContext]:
     """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused.
 
-    This process and its session work at a lower priority than the streams from now on.
-    `records` is the largest number of records that the job may read; by default, the views' records in the database.
+    `started` is the session, if the caller has begun it (`truelog.spark.early`).
     """
-    quick = is_quick(settings) if records is None else records <= settings.quick_records
-    yield_to_streams()
-    types, spark = load(settings), session(settings, name, quick=quick, batch=True)
+    starting = begin_session(settings, name) if started is None else started
     try:
+        types = load(settings)
+        spark = starting.result()
         loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
         yield BatchContext(spark, settings, types, loaded)
     finally:
-        spark.stop()
+        starting.result().stop()
 
 
 def load_beside(context: BatchContext) -> list[CompiledView]:
@@ -74,29 +76,18 @@ def load_beside(context: BatchContext) -> list[CompiledView]:
 
 @contextmanager
 def open_view(
-    settings: Settings, name: str, view: str, records: int | None = None
+    settings: Settings, name: str, view: str, started: Future[SparkSession] | None = None
 ) -> Iterator[tuple[BatchContext, CompiledView]]:
-    """One view, in a Spark session that ends with the block.
+    """One view, in a Spark session that ends with the block. `started` is as for `open_batch`.
 
     Raises:
         BadDeclaration: the view cannot be loaded.
     """
-    with open_batch(settings, name, [view], records=records) as context:
+    with open_batch(settings, name, [view], started=started) as context:
         for reason in context.views.refused.values():
             raise BadDeclaration(reason)
         [compiled] = context.views.compiled
         yield context, compiled
-
-
-def is_quick(settings: Settings) -> bool:
-    """Whether the views have read so few records that a batch job ends before Java's second compiler pays off."""
-    with connect(settings) as connection:
-        found = connection.execute(
-            "SELECT coalesce(sum(read), 0) FROM "
-            "(SELECT max(next_offset) AS read FROM truelog.position GROUP BY topic, partition) AS each_partition"
-        ).fetchone()
-    assert found is not None  # noqa: S101
-    return int(str(found[0])) <= settings.quick_records
 
 
 def each_alone(

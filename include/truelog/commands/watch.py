@@ -10,6 +10,7 @@ import psycopg
 from truelog.commands import answers
 from truelog.commands.answers import Said
 from truelog.storage.database import Connection, connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Watch:
 
     def settle(self, receipt: uuid.UUID) -> Said:
         """Say only the receipt, unless coordinates were said; what is said from now on."""
-        with connect(self._settings, autocommit=True) as connection:
+        with kept(self._settings) as connection:
             answers.settle(connection, receipt)
             return answers.read_said(connection, [receipt])[receipt]
 

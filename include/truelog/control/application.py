@@ -5,7 +5,7 @@ diagnosis depends only on the application's row, the limits and the time.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -192,13 +192,18 @@ def request_restart(connection: Connection, application: str, doer: str) -> None
     audit_trail.record_operation(connection, OperationKind.RESTART, application, doer)
 
 
-def set_code(connection: Connection, application: str, code: str, source_digest: str) -> None:
-    """Set the code that an application should run, and the digest of its source files. New code is a release."""
+def set_code(
+    connection: Connection, application: str, code: str, source_digest: str, *, changed: Collection[str] | None = None
+) -> None:
+    """Set the code that an application should run, and the digest of its source files. New code is a release.
+
+    `changed` names the views whose files have changed. It is None if the application has no views.
+    """
     before = load_status(connection, application).code_wanted
     if before not in (None, code):
-        audit_trail.record_operation(
-            connection, OperationKind.RELEASE, application, audit_trail.AIRFLOW, f"{before} became {code}"
-        )
+        named = f"changed: {', '.join(sorted(changed))}" if changed else "no view's file has changed"
+        about = f"{before} became {code}" if changed is None else f"{before} became {code}; {named}"
+        audit_trail.record_operation(connection, OperationKind.RELEASE, application, audit_trail.AIRFLOW, about)
     connection.execute(
         "INSERT INTO truelog.application (application, code, digest) VALUES (%s, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET code = excluded.code, digest = excluded.digest",

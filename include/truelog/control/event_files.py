@@ -20,7 +20,8 @@ from truelog.schema import event_version
 from truelog.schema.event import EventType
 from truelog.schema.event_version import EventHistory
 from truelog.schema.loading.events import load_proposals
-from truelog.storage.database import Connection, connect, storable
+from truelog.storage.database import Connection, storable
+from truelog.storage.kept_sessions import kept
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 
@@ -45,14 +46,14 @@ def register_files(settings: Settings, broker: AdminClient | None = None) -> dic
     proposals, broken = load_proposals(settings.events_folder)
     broker = broker or topics.client(settings)
     ids = topics.current_ids(broker, proposals.keys() & topics.existing_topics(broker))
-    with connect(settings) as connection:
+    with kept(settings) as connection:
         registered = event_registry.histories(connection)
     changed = {n: each for n, each in proposals.items() if _differs(each, registered.get(n), ids.get(n))}
     if changed:
         harmed = _harmed(settings, broker, changed, ids)
         broken |= harmed | _register(settings, {n: t for n, t in changed.items() if n not in harmed}, registered)
     broken = {event: storable(reason) for event, reason in broken.items()}
-    with connect(settings) as connection:
+    with kept(settings) as connection:
         if broken != {each.event: each.reason for each in broken_files(connection)}:
             record_broken(connection, broken)
     return broken
@@ -76,7 +77,7 @@ def _harmed(
     counts = topics.partition_counts(broker, proposals)
     grown = {name: proposals[name].topic.partitions for name, found in counts.items()}
     grown = {name: declared for name, declared in grown.items() if declared > counts[name]}
-    with connect(settings) as connection:
+    with kept(settings) as connection:
         ordered = views_in_order(connection, {ids[name]: name for name in grown if name in ids})
     return {
         name: f"{name} has {counts[name]} partitions. With {grown[name]}, the events of a key would be in two of them "

@@ -32,7 +32,8 @@ from truelog.log.positions import Positions
 from truelog.schema import event_version
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import Cut, EventHistory
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, read_value
+from truelog.storage.kept_sessions import kept
 from truelog.support.errors import (
     BadDeclaration,
     BadInput,
@@ -43,6 +44,14 @@ from truelog.support.errors import (
     TruelogError,
 )
 from truelog.support.settings import Settings
+
+# A value that each registration changes.
+_STATE = """
+    SELECT md5(coalesce(string_agg(state, ' ' ORDER BY state COLLATE "C"), '')) FROM (
+        SELECT concat_ws(' ', event, topic_id, reading, version, made_at) FROM truelog.event_cut
+        UNION ALL SELECT concat_ws(' ', event, settings) FROM truelog.event_type
+    ) AS registered (state)
+"""
 
 
 @dataclass(frozen=True)
@@ -175,8 +184,8 @@ def load_types(connection: Connection) -> EventTypes:
 
 
 def event_types(settings: Settings) -> EventTypes:
-    """The same as `load_types`, on a connection of its own."""
-    with connect(settings) as connection:
+    """The same as `load_types`, in a session that the process keeps."""
+    with kept(settings) as connection:
         return load_types(connection)
 
 
@@ -199,6 +208,23 @@ def confirmed_types(settings: Settings) -> EventTypes:
             for name in unfinished:
                 registry.reconciled(name)
     return types
+
+
+class KnownTypes:
+    """The same for a service that asks again and again. It loads them only if something was registered since then."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._types: EventTypes = {}
+        self._state: str | None = None
+
+    def load(self) -> EventTypes:
+        """The newest registered version of every event type, by name."""
+        with kept(self._settings) as connection:
+            state = str(read_value(connection, _STATE))  # first: a registration after it is noticed the next time
+            if state != self._state:
+                self._types, self._state = load_types(connection), state
+        return self._types
 
 
 def newest_versions(connection: Connection) -> dict[str, tuple[str, int, int]]:

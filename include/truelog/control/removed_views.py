@@ -10,6 +10,7 @@ import logging
 import psycopg
 
 from truelog.storage.database import connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.settings import Settings
 from truelog.tables.shown import readable
 from truelog.views import catalogue
@@ -48,7 +49,7 @@ def settle(settings: Settings) -> list[str]:
     files = catalogue.view_names(settings.views_folder)
     if not files:
         return []
-    with connect(settings) as connection:
+    with kept(settings) as connection, connection.transaction():
         connection.execute(_MARK, {"files": files})
         due = [view for (view,) in connection.execute(_DUE, (GRACE_SECONDS,))]
     return [view for view in due if _hide(settings, view)]

@@ -59,12 +59,13 @@ class StoredVersion:
         return folder
 
 
-def record_source(connection: Connection, view: str, version: int, source: str) -> None:
-    """Keep the content of the file that declares this version, which has just been deployed."""
-    connection.execute(
+def record_source(connection: Connection, view: str, version: int, source: str) -> bool:
+    """Keep the content of the file that declares this version, which has just been deployed. True if it is new."""
+    updated = connection.execute(
         "UPDATE truelog.view SET source = %s WHERE (view, version) = (%s, %s) AND source IS DISTINCT FROM %s",
         (source, view, version, source),
     )
+    return updated.rowcount > 0
 
 
 def beside(settings: Settings, connection: Connection, views: Collection[str]) -> set[tuple[str, int]]:

@@ -56,6 +56,17 @@ def require_not_held(connection: Connection, view: str) -> None:
         raise NotReady(f"{view} is held back: {held[0]}")
 
 
+def require_none_held(connection: Connection) -> None:
+    """Require that no view is held back, before archived records are shown: the archive may lack the erasures, too.
+
+    Raises:
+        NotReady: one is, for the reason in the message.
+    """
+    held = connection.execute("SELECT reason FROM truelog.held LIMIT 1").fetchone()
+    if held is not None:
+        raise NotReady(f"the archive is held back: {held[0]}")
+
+
 def is_read(connection: Connection) -> bool:
     """Whether the ledger was compared with the topic since the server has started with this database, and is complete.
 

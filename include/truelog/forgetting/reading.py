@@ -8,7 +8,8 @@ from confluent_kafka import KafkaException
 from truelog.erasure import hold, ledger
 from truelog.forgetting import erasure_log
 from truelog.log import topics
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection
+from truelog.storage.kept_sessions import kept
 from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
 
@@ -38,7 +39,7 @@ def read_once(settings: Settings) -> None:
     If a service is down, the next call reads.
     """
     try:
-        with connect(settings, autocommit=True) as connection:
+        with kept(settings) as connection:
             if not hold.is_read(connection):
                 read_to_end(settings, connection)
     except (TruelogError, KafkaException, psycopg.Error) as error:

@@ -8,12 +8,14 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from typing import TypeVar
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from truelog.archive import reader as archive_reader
@@ -45,6 +47,7 @@ from truelog.tables.tracing.trace import REASON, Trace
 
 # For so few records, most of the time is that of planning, and generated code takes longer to make than it saves.
 SMALL_RECORDS = 200_000
+MOST_READ_HERE = 50_000  # by this process, because the records are then part of each plan that reads them
 _FEW_RECORDS = {
     # Spark describes each plan for its pages, which are off. With all fields, that takes longer than the plan.
     "spark.sql.ui.explainMode": "simple",
@@ -55,7 +58,12 @@ _FEW_RECORDS = {
     "spark.sql.optimizer.disableHints": "true",
 }
 
+_LEAST_TO_SHARE = 3  # frames; two of them are not worth a further job
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
@@ -146,17 +154,20 @@ def _session(context: BatchContext, positions: Positions) -> Iterator[BatchConte
 
     Afterwards, the thread has the session of the given context again.
     """
-    if not _is_small(positions):
+    records = _records(positions)
+    if records > SMALL_RECORDS:
         yield context
         return
+    small = small_session(context.spark, context.settings.spark_catalog() | _FEW_RECORDS)
     try:
-        yield replace(context, spark=small_session(context.spark, context.settings.spark_catalog() | _FEW_RECORDS))
+        yield replace(context, spark=small, are_few=records <= MOST_READ_HERE)
     finally:
         plan.write_as(context.spark)
 
 
-def _is_small(positions: Positions) -> bool:
-    return sum(each.end - each.start for each in Positions().ranges_to(positions)) <= SMALL_RECORDS
+def _records(positions: Positions) -> int:
+    """The number of records below the positions."""
+    return sum(each.end - each.start for each in Positions().ranges_to(positions))
 
 
 def _find(settings: Settings, compiled: CompiledView, trace: Trace, steps: EventSteps) -> _Found:
@@ -168,7 +179,7 @@ def _find(settings: Settings, compiled: CompiledView, trace: Trace, steps: Event
         if refused is not None:
             counted = F.count_distinct(PLACE).alias("events"), F.max(REASON).alias(REASON)
             frames.append(steps.numbered(refused).groupBy(STEP).agg(*counted))
-        found = collected(frames)
+        found = _in_two_plans(frames[0].sparkSession, collected, frames)
     except FAILURES as error:
         if not is_value_error(error):
             raise
@@ -216,22 +227,43 @@ class _Tracing:
         wanted = Wanted.between(Positions(), self.end.only(table.view.reads))
         return self.rebuilder.transformed_by_record(table, wanted, self.end)
 
-    def kept(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
+    def kept(self, make: Callable[[_T], DataFrame], of: Iterable[_T]) -> list[DataFrame]:
         if not self._is_small:
-            return list(frames)
-        return _computed(list(frames), lambda rows: rows.repartition(1))  # several tasks read the files
+            return list(map(make, of))
+        if self.rebuilder.context.are_few:
+            return self.computed(make, of)
+        return self._computed(make, of, lambda rows: rows.repartition(1))  # several tasks read the files
 
-    def computed(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
-        return _computed(list(frames), lambda rows: rows.coalesce(1) if self._is_small else rows)
+    def computed(self, make: Callable[[_T], DataFrame], of: Iterable[_T]) -> list[DataFrame]:
+        # What is computed from one partition needs no shuffle.
+        return self._computed(make, of, lambda rows: rows.coalesce(1) if self._is_small else rows)
+
+    def _computed(
+        self, make: Callable[[_T], DataFrame], of: Iterable[_T], partitioned: Callable[[DataFrame], DataFrame]
+    ) -> list[DataFrame]:
+        def by_one_plan(items: Sequence[_T]) -> list[DataFrame]:
+            return unpacked(partitioned(packed(list(map(make, items)))).localCheckpoint(), len(items))
+
+        return _in_two_plans(self.rebuilder.context.spark, by_one_plan, list(of))
 
     @property
     def _is_small(self) -> bool:
-        return _is_small(self.end.only(self.compiled.view.reads))
+        return _records(self.end.only(self.compiled.view.reads)) <= SMALL_RECORDS
 
 
-def _computed(frames: Sequence[DataFrame], partitioned: Callable[[DataFrame], DataFrame]) -> list[DataFrame]:
-    """The same rows, computed at once by one plan. What is computed from one partition needs no shuffle."""
-    return unpacked(partitioned(packed(frames)).localCheckpoint(), len(frames))
+def _in_two_plans(spark: SparkSession, work: Callable[[Sequence[_T]], Sequence[_R]], items: Sequence[_T]) -> list[_R]:
+    """The result of each item. One thread makes the plan of every second item, and another that of the others.
+
+    A plan of few rows takes one core longer than its rows.
+    """
+    if len(items) < _LEAST_TO_SHARE:
+        return [*work(items)]
+    with ThreadPoolExecutor(1, initializer=plan.write_as, initargs=(spark,)) as pool:
+        others = pool.submit(work, items[1::2])
+        found = [*work(items[::2])]
+        for number, each in enumerate(others.result()):
+            found.insert(2 * number + 1, each)
+    return found
 
 
 def _list_events(trace: Trace, page: Page) -> _Listed:

@@ -6,6 +6,7 @@ from truelog.batch.batch_context import open_view
 from truelog.history.explain import Page, explain
 from truelog.history.explain_cost import explain_cost
 from truelog.history.explain_question import REFUSALS, Question
+from truelog.spark.early import begin_session
 from truelog.storage import exact_json
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
@@ -19,7 +20,9 @@ def answer_question(settings: Settings, question: Question) -> dict[str, Any]:
         cost = explain_cost(settings, question.view, view)
         if cost.records > settings.explain_records:
             raise BadInput(f"the view has {cost.records:,} records, which are too many. Run `{question.command}`")
-        with open_view(settings, "truelog explain", question.view, records=cost.records) as (context, compiled):
+        name = "truelog explain"
+        started = begin_session(settings, name, cost.records)
+        with open_view(settings, name, question.view, started) as (context, compiled):
             found = explain(context, compiled, question.key, Page(before=question.before or None))
     except REFUSALS as refused:
         return {"refused": str(refused)}

@@ -46,6 +46,21 @@ _TALLY = """
         hour_records = CASE t.hour WHEN excluded.hour THEN t.hour_records ELSE 0 END + excluded.hour_records
 """
 
+# A batch of one topic, or of ticks, leaves the positions in the other topics as they are.
+_ADVANCE = """
+    INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset, reading, leader_epoch)
+    SELECT %(view)s, %(version)s, n.*
+    FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(ids)s::text[], %(offsets)s::bigint[],
+        %(readings)s::integer[], %(epochs)s::integer[]) AS n (topic, partition, id, next_offset, reading, leader_epoch)
+    WHERE NOT EXISTS (
+        SELECT FROM truelog.position p
+        WHERE (p.view, p.version, p.topic, p.partition) = (%(view)s, %(version)s, n.topic, n.partition)
+            AND p.next_offset = n.next_offset AND p.leader_epoch IS NOT DISTINCT FROM n.leader_epoch
+    )
+    ON CONFLICT (view, version, topic, partition)
+    DO UPDATE SET next_offset = excluded.next_offset, leader_epoch = excluded.leader_epoch, advanced_at = now()
+"""
+
 
 @dataclass(frozen=True)
 class Merge:
@@ -263,22 +278,21 @@ def leader_epochs(connection: Connection, compiled: CompiledView) -> Epochs:
 
 def advance(connection: Connection, compiled: CompiledView, merge: Merge) -> None:
     """Advance the positions to the end of the merge, in its transaction."""
-    view = compiled.name, compiled.view.version
     end = merge.end.only(compiled.view.topics)
-    rows = [
-        (*view, t, p, end.ids[t], end.at(t, p), merge.readings.get(t, 0), merge.epochs.get((t, p)))
-        for t, p in end.partitions()
-    ]
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO truelog.position "
-            "(view, version, topic, partition, topic_id, next_offset, reading, leader_epoch) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) "
-            "ON CONFLICT (view, version, topic, partition) "
-            "DO UPDATE SET next_offset = excluded.next_offset, leader_epoch = excluded.leader_epoch, "
-            "advanced_at = now()",
-            rows,
-        )
+    places = end.partitions()
+    connection.execute(
+        _ADVANCE,
+        {
+            "view": compiled.name,
+            "version": compiled.view.version,
+            "topics": [topic for topic, _ in places],
+            "partitions": [partition for _, partition in places],
+            "ids": [end.ids[topic] for topic, _ in places],
+            "offsets": [end.at(*each) for each in places],
+            "readings": [merge.readings.get(topic, 0) for topic, _ in places],
+            "epochs": [merge.epochs.get(each) for each in places],
+        },
+    )
 
 
 def tally(connection: Connection, compiled: CompiledView, merge: Merge, now: datetime | None) -> None:

@@ -15,7 +15,10 @@ from truelog.storage.database import Connection
 
 _SHARED = ("at", "batch_at")  # the same in all partitions of a poll, so each has its own column
 _COLUMNS = "reader, version, extract(epoch FROM at)::float8, extract(epoch FROM batch_at)::float8, partitions"
-_SINCE = "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) AND at <= now() + interval '5 s' ORDER BY reader, at"
+_SINCE = """
+    FROM truelog.lag_sample WHERE at >= to_timestamp(%(moment)s) AND at <= now() + interval '5 s'
+    AND (%(reader)s::text IS NULL OR reader = %(reader)s) ORDER BY reader, at
+"""
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,13 @@ def append(connection: Connection, readings: Iterable[ReaderPoll], seconds: floa
         )
 
 
-def since(connection: Connection, moment: float) -> dict[str, list[ReaderPoll]]:
-    """The readings of each reader's last polled version from `moment` to now, newest last, without verdicts."""
+def since(connection: Connection, moment: float, reader: str | None = None) -> dict[str, list[ReaderPoll]]:
+    """The readings of each reader's last polled version from `moment` to now, newest last, without verdicts.
+
+    reader: the only reader whose readings are wanted.
+    """
     found: dict[str, list[ReaderPoll]] = {}
-    for reading in _readings(connection, f"SELECT {_COLUMNS} {_SINCE}", moment):
+    for reading in _readings(connection, f"SELECT {_COLUMNS} {_SINCE}", moment, reader):
         before = found.setdefault(reading.reader, [])
         if before and before[-1].version != reading.version:
             before.clear()
@@ -77,11 +83,13 @@ def _verdicts_json(reading: ReaderPoll) -> str:
     return json.dumps(rows, separators=(",", ":"))
 
 
-def _readings(connection: Connection, select: LiteralString, moment: float) -> Iterator[ReaderPoll]:
-    rows = connection.execute(select, (moment,))
-    for reader, version, at, batch_at, partitions, *verdicts in rows:
+def _readings(
+    connection: Connection, select: LiteralString, moment: float, reader: str | None = None
+) -> Iterator[ReaderPoll]:
+    rows = connection.execute(select, {"moment": moment, "reader": reader})
+    for name, version, at, batch_at, partitions, *verdicts in rows:
         samples = {
             (each.pop("topic"), each.pop("partition")): Sample(at=at, batch_at=batch_at, **each) for each in partitions
         }
         found = (LagAssessment(LagVerdict(each.pop("verdict")), **each) for each in (verdicts and verdicts[0]) or ())
-        yield ReaderPoll(reader, version, at, batch_at, samples, dict(zip(samples, found, strict=False)))
+        yield ReaderPoll(name, version, at, batch_at, samples, dict(zip(samples, found, strict=False)))

@@ -31,7 +31,7 @@ from truelog.log.positions import Positions
 from truelog.log.topics import PartitionOffsets
 from truelog.schema.names import TICKS
 from truelog.storage import db_snapshot
-from truelog.storage.database import connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.settings import Settings
 
 
@@ -154,7 +154,7 @@ class PartitionBounds:
 
 
 def _cuts(settings: Settings) -> dict[tuple[str, int], int]:
-    with connect(settings) as connection:
+    with kept(settings) as connection:
         return {(each.topic_id, each.partition): each.end for each in log_cuts.open_cuts(connection)}
 
 

@@ -8,7 +8,7 @@ import logging
 
 import psycopg
 
-from truelog.storage.database import connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.settings import Settings
 
 INTERVAL_SECONDS = 5.0
@@ -26,7 +26,7 @@ _END = """
 def end_long_transactions(settings: Settings) -> None:
     """End the analysts' sessions whose transaction is older than `analyst_seconds`. If PostgreSQL is down, none is."""
     try:
-        with connect(settings, autocommit=True) as connection:
+        with kept(settings) as connection:
             for pid, _ in connection.execute(_END, (settings.analyst_seconds,)).fetchall():
                 log.warning("Ended an analyst's session (process %s) after %g s", pid, settings.analyst_seconds)
     except psycopg.Error as error:

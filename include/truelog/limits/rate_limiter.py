@@ -18,7 +18,7 @@ import psycopg
 from truelog.limits import rate as rate_limit
 from truelog.limits import rate_answer as rate_limit_answer
 from truelog.limits.rate import BLOCK, Decision
-from truelog.storage.database import Connection, connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.errors import RequestRefused, TruelogError
 from truelog.support.settings import Settings
 
@@ -84,28 +84,17 @@ class RateLimiter:
 
 
 class DecisionReader:
-    """Reads decisions from the database, over one connection that is opened again after an error."""
+    """Reads decisions from the database."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._connection: Connection | None = None
 
     def __call__(self, addresses: Sequence[str]) -> dict[str, Decision]:
         now = datetime.now(UTC)
-        try:
-            usages = rate_limit_answer.usages(self._connected(), addresses, now)
-        except (psycopg.Error, TruelogError):
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-            raise
+        with kept(self._settings) as connection, connection.transaction():
+            connection.execute(f"SET LOCAL statement_timeout = '{_QUERY_SECONDS}s'".encode())
+            usages = rate_limit_answer.usages(connection, addresses, now)
         return {address: rate_limit.decide(usage, now) for address, usage in usages.items()}
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = connect(self._settings, autocommit=True)
-            self._connection.execute(f"SET statement_timeout = '{_QUERY_SECONDS}s'".encode())
-        return self._connection
 
 
 def _is_in_force(decision: Decision, now: datetime) -> bool:

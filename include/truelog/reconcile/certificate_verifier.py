@@ -28,6 +28,7 @@ from truelog.reconcile.certificate import Buckets, Certificate
 from truelog.schema import event_version
 from truelog.schema.event import EventTypes
 from truelog.schema.event_version import UsedVersions
+from truelog.spark.early import begin_session
 from truelog.support.errors import ArchiveBehind, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.tables import kinds, table_hash
@@ -64,7 +65,8 @@ def verify_certificate(settings: Settings, certified: Certificate) -> Certificat
     """Verify a certificate in a separate Spark session."""
     registry = event_registry.types_in_bucket  # no database
     records = sum(sum(ends.values()) for ends in certified.positions.offsets.values())
-    with open_batch(settings, "truelog verify", [certified.view], registry, records) as context:
+    name = "truelog verify"
+    with open_batch(settings, name, [certified.view], registry, begin_session(settings, name, records)) as context:
         if reason := context.views.refused.get(certified.view):
             return _answer(certified, VerificationVerdict.UNKNOWN, reason)
         [compiled] = context.views.compiled

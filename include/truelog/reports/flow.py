@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from truelog.apps import launch_history
 from truelog.control import application, topic_status
 from truelog.control.application import ARCHIVE
+from truelog.control.view_status import STARTING
 from truelog.lag import notification_lag, output_lag
 from truelog.lag import report as lag_report
 from truelog.lag.output_lag import OutputLag
 from truelog.lag.report import LagRow
 from truelog.lag.verdict import LagVerdict
+from truelog.quality import quality_history
 from truelog.relay.view_feed import topic_of
 from truelog.reports import health
 from truelog.reports import view as view_report
 from truelog.reports.view import ViewEntry
 from truelog.serving import view_readers
 from truelog.storage import db_snapshot
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
@@ -34,6 +36,7 @@ class TopicFlow:
     events_per_second: float | None
     records: int | None  # that Kafka still has
     suspended: str  # why an application does not read it, or empty
+    quality: str | None  # PASSED or FAILED: its newest validated log day; None if no metric could be checked
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class ReaderFlow:
     state: str
     events_per_second: float | None
     freshness: float | None
-    lag: LagVerdict | None  # None for a batch-only view
-    proof: str | None  # the verdict of the latest comparison
+    lag: LagVerdict | None  # None for a batch-only view, and as long as nothing is known of a reader that starts
+    proof: str | None  # the verdict of the view's latest comparison; PASSED or FAILED: the archive's latest audit
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,15 @@ def flow_report(settings: Settings) -> FlowReport:
         suspended = {each.topic: each.reason for each in topic_status.suspended_topics(connection)}
         states, consumers = _states(settings, connection), list(_consumers(connection))
         relay, notifier = _relay(connection, outputs), _notifier(connection)
+        quality, audit = _quality(connection), _audit(connection)
     archive = lags.get(ARCHIVE, [])
     topics = _by_topic(archive)
     return FlowReport(
-        [_topic(name, topics.get(name, ()), suspended.get(name, "")) for name in sorted({*topics, *suspended})],
-        ReaderFlow(ARCHIVE, ARCHIVE, list(topics), states[ARCHIVE], *_progress(archive), None),
+        [
+            _topic(name, topics.get(name, ()), suspended.get(name, ""), quality.get(name))
+            for name in sorted({*topics, *suspended})
+        ],
+        ReaderFlow(ARCHIVE, ARCHIVE, list(topics), states[ARCHIVE], *_progress(archive, states[ARCHIVE]), audit),
         [_view(entry, lags.get(entry.view, [])) for entry in entries],
         [_output(each, rates[each.view, each.version], settings) for each in outputs],
         consumers,
@@ -164,18 +171,35 @@ def _by_topic(rows: Sequence[LagRow]) -> Mapping[str, list[LagRow]]:
     return dict(sorted(found.items()))
 
 
-def _topic(name: str, rows: Sequence[LagRow], suspended: str) -> TopicFlow:
+def _topic(name: str, rows: Sequence[LagRow], suspended: str, quality: str | None) -> TopicFlow:
     kept = [row.end - row.earliest for row in rows if row.end is not None and row.earliest is not None]
     rate = lag_report.total(row.rate_in for row in rows)
-    return TopicFlow(name, len(rows), rate, sum(kept) if len(kept) == len(rows) > 0 else None, suspended)
+    return TopicFlow(name, len(rows), rate, sum(kept) if len(kept) == len(rows) > 0 else None, suspended, quality)
+
+
+def _quality(connection: Connection) -> dict[str, str]:
+    """The verdict on the newest validated log day of each event type, if a metric was checked."""
+    newest = quality_history.newest_days(connection)
+    return {each.event: "PASSED" if each.success else "FAILED" for each in newest if each.success is not None}
+
+
+def _audit(connection: Connection) -> str | None:
+    """The verdict of the latest audit of the archive, or None before the first."""
+    found: str | None = read_value(
+        connection,
+        "SELECT CASE WHEN faults = '{}' THEN 'PASSED' ELSE 'FAILED' END FROM truelog.audit ORDER BY id DESC LIMIT 1",
+    )
+    return found
 
 
 def _view(entry: ViewEntry, rows: Sequence[LagRow]) -> ReaderFlow:
     state, proof = "BROKEN" if entry.broken else entry.state, entry.proof.verdict if entry.proof else None
-    return ReaderFlow(entry.view, entry.application, entry.reads, state, *_progress(rows), proof)
+    return ReaderFlow(entry.view, entry.application, entry.reads, state, *_progress(rows, state), proof)
 
 
-def _progress(rows: Sequence[LagRow]) -> tuple[float | None, float | None, LagVerdict | None]:
+def _progress(rows: Sequence[LagRow], state: str) -> tuple[float | None, float | None, LagVerdict | None]:
     """A reader's rate, its freshness and its lag verdict."""
     verdict = lag_report.worst(rows).verdict if rows else None
+    if state == STARTING and verdict is LagVerdict.UNKNOWN:
+        verdict = None  # UNKNOWN is for a fact that was known before
     return lag_report.total(row.rate_counted for row in rows), lag_report.reader_lag(rows).seconds, verdict

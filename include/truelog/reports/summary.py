@@ -83,7 +83,10 @@ class OpenAlerts:
 
 @dataclass(frozen=True)
 class WorstValue:
-    """A value and its view. `value` is None if the value is unknown. `view` is None if no view has a table."""
+    """A value and its view. `value` is None if the value is unknown.
+
+    `view` is None if no view has a table, or if the value of each view is 0.
+    """
 
     view: str | None
     value: float | None
@@ -156,9 +159,9 @@ def load_summary(settings: Settings) -> PlatformSummary:
         problems(facts),
         len(names),
         len(names) - len(made),
-        _worst(_by_view(of_views, freshness)),
-        _worst(_by_view(of_views, lag_events)),
-        _worst(certified),
+        worst_value(_by_view(of_views, freshness)),
+        worst_value(_by_view(of_views, lag_events)),
+        worst_value(certified),
     )
 
 
@@ -306,10 +309,11 @@ def _by_view(rows: dict[str, list[LagRow]], measure: Callable[[list[LagRow]], fl
     return {view: measure(partitions) for view, partitions in rows.items()}
 
 
-def _worst(values: dict[str, float | None]) -> WorstValue:
-    """The view with the worst value. An unknown value counts as the worst value."""
+def worst_value(values: Mapping[str, float | None]) -> WorstValue:
+    """The view with the worst value. An unknown value counts as the worst value, and of zeros none is worse."""
     if not values:
         return WorstValue(None, None)
-    return max(
+    worst = max(
         (WorstValue(view, value) for view, value in values.items()), key=lambda s: (s.value is None, s.value or 0)
     )
+    return WorstValue(None, 0) if worst.value == 0 else worst

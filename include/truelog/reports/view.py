@@ -25,7 +25,7 @@ from truelog.serving import build_schedule, view_readers
 from truelog.serving import status as serving_status
 from truelog.serving.build_schedule import BuildStatus
 from truelog.serving.status import ServingStatus
-from truelog.serving.view_readers import ViewReader
+from truelog.serving.view_readers import SqlReader, ViewReader
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -132,6 +132,7 @@ class ViewDetail:
     events_per_second: float | None
     work: ViewWork | None
     readers: Sequence[ViewReader]
+    sql_readers: Sequence[SqlReader]
     history: Sequence[ViewStep]  # of 30 days, in steps of 12 hours
     costs: str = ""  # what a backfill costs
 
@@ -156,11 +157,12 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         positions = reader_positions.view_positions(connection, [view])[view].positions.plain()
         freshness = freshness_series.freshness_timeline(connection, [view], _DAY, settings.lag_poll_seconds, [view])
         lag = lag_report.rows(settings, connection, [view])
-        read = (view_readers.readers(connection, view), reconcile_history.view_steps(connection, view, _STEP, _STEPS))
+        read = view_readers.readers(connection, view), view_readers.sql_readers(connection, view)
+        history = reconcile_history.view_steps(connection, view, _STEP, _STEPS)
         work = _work(connection, view)
     verdict = lag_report.worst(lag).verdict if lag else None
     rate = lag_report.total(each.rate_counted for each in lag)
-    now = (freshness, lag_report.freshness(lag), verdict, rate, work, *read)
+    now = (freshness, lag_report.freshness(lag), verdict, rate, work, *read, history)
     if entry.broken:
         columns = [ViewColumn(n, "", c["type"], c["comment"]) for n, c in existing.items()]
         return ViewDetail(entry, columns, (), (), versions, positions, *now)

@@ -1,6 +1,7 @@
-"""Who reads a view: the holders of API keys, with the number of answers that each got on each day.
+"""Who reads a view: the holders of API keys, with the number of answers that each got on each day, and SQL sessions.
 
-Sessions of analysts are not counted, because PostgreSQL does not record what a session has read.
+PostgreSQL does not record what a session has read, so the sessions of analysts and BI tools are seen only while they
+read.
 """
 
 from collections.abc import Mapping
@@ -8,8 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from truelog.storage.database import Connection
+from truelog.support.settings import API_ROLE, CATALOG_ROLE, STAGER
 
 _DAYS = 7
+_OWN = [API_ROLE, CATALOG_ROLE, STAGER]  # the roles of the platform's processes, besides the owner of the tables
+# A transaction holds a lock on each view that it has read until it ends.
+_SESSIONS = """
+    SELECT a.usename, count(DISTINCT a.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+    WHERE l.locktype = 'relation' AND l.relation = to_regclass(format('views.%%I', %s::text))
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND a.usename <> current_user AND a.usename <> ALL(%s) GROUP BY a.usename ORDER BY 2 DESC, 1
+"""
 
 
 @dataclass(frozen=True)
@@ -19,6 +29,14 @@ class ViewReader:
     reader: str
     answers: int
     last_at: datetime
+
+
+@dataclass(frozen=True)
+class SqlReader:
+    """A role whose sessions have read a view in a transaction that is still open, and the number of these sessions."""
+
+    role: str
+    sessions: int
 
 
 def add(connection: Connection, answers: Mapping[tuple[str, str], int]) -> None:
@@ -51,3 +69,8 @@ def readers(connection: Connection, view: str) -> list[ViewReader]:
         (view, _DAYS),
     ).fetchall()
     return [ViewReader(*row) for row in rows]
+
+
+def sql_readers(connection: Connection, view: str) -> list[SqlReader]:
+    """Who reads the view, or a relation that it presents, by SQL at this moment: the roles with most sessions first."""
+    return [SqlReader(*row) for row in connection.execute(_SESSIONS, (view, _OWN)).fetchall()]

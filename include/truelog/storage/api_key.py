@@ -23,6 +23,7 @@ import psycopg
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.errors import BadDeclaration, BadInput, RequestRefused
 from truelog.support.settings import Settings
 
@@ -37,12 +38,14 @@ class Role(StrEnum):
     """The permissions of a key.
 
     A producer may post events. An editor may also change rules, searches and notification rules. A reader may query
-    views, and an admin may do anything. A browser may send events of some types from pages of some origins.
+    views. An archivist may load the archive's tables, and so find each event with all its fields. An admin may do
+    anything. A browser may send events of some types from pages of some origins.
     """
 
     PRODUCER = "producer"
     EDITOR = "editor"
     READER = "reader"
+    ARCHIVIST = "archivist"
     ADMIN = "admin"
     BROWSER = "browser"
 
@@ -171,7 +174,7 @@ class KeyRing:
         self._unknown = ApiKey("", Role.READER, secrets.token_bytes(32))
 
     def load(self) -> None:
-        with connect(self._settings) as connection:
+        with kept(self._settings) as connection:
             rows = connection.execute(
                 "SELECT name, role, sha256, origins, event_types FROM truelog.api_key WHERE revoked_at IS NULL"
             ).fetchall()

@@ -5,20 +5,21 @@ from contextlib import contextmanager
 
 import psycopg
 
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection
+from truelog.storage.kept_sessions import kept
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
 
 @contextmanager
 def read_snapshot(settings: Settings) -> Iterator[Connection]:
-    """Open one read-only transaction, in which all queries see the same data.
+    """Begin one read-only transaction, in which all queries see the same data.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
     try:
-        with connect(settings) as connection:
+        with kept(settings) as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = '10min'")  # for slow readers
             yield connection

@@ -78,7 +78,7 @@ class ViewDeployment:
         streamed = [each for each in (*found.compiled, *kept) if not each.view.batch_only]
         health = examine({clock.TOPIC, *(t for each in streamed for t in each.view.topics)}, types)
         ends = topics.end_offsets(self.settings, health.earliest.ids)
-        ready = dict[str, CompiledView]()
+        ready, sources = dict[str, CompiledView](), dict[tuple[str, int], str]()
         self._unshown, self._beyond = [], {}
         for compiled in (*found.compiled, *kept):
             version = compiled.name, compiled.view.version
@@ -86,18 +86,24 @@ class ViewDeployment:
                 refused[version] = reason
                 continue
             if compiled.name in found.sources and compiled in found.compiled:
-                view_versions.record_source(self.connection, *version, found.sources[compiled.name])
+                sources[version] = found.sources[compiled.name]
             if not compiled.view.batch_only:
                 ready[compiled.own.name] = self._unchanged(compiled) or compiled
         self._unbuilt = view_versions.unbuilt(self.connection)
         ready = {t: each for t, each in ready.items() if (each.name, each.view.version) not in self._unbuilt}
-        with self.connection.transaction():  # otherwise, the application would seem to run other code than it should
-            application.set_code(self.connection, name, found.code, digest)
-            lease.record_code(self.connection, self.holder, found.code)
+        self._record_release(found.code, digest, sources)
         declared: list[_Version] = [(each.name, each.view.version) for each in found.compiled]
         self._record([*declared, *((view, None) for view in found.refused)], ready, refused)
         self.deployed, self._refused = ready, refused
         return health
+
+    def _record_release(self, code: str, digest: str, sources: Mapping[tuple[str, int], str]) -> None:
+        """Record the code, and the files of these versions. A release names the views whose files have changed."""
+        with self.connection.transaction():  # otherwise, the application would seem to run other code than it should
+            new = {each for each, text in sources.items() if view_versions.record_source(self.connection, *each, text)}
+            changed = {view for view, _ in new}
+            application.set_code(self.connection, self.holder.application, code, digest, changed=changed)
+            lease.record_code(self.connection, self.holder, code)
 
     def versions_changed(self, connection: Connection) -> str:
         """Which versions should run now that do not, or run and should not, or an empty string."""

@@ -125,7 +125,9 @@ class Kind:
     def trace(self, tracing: Tracing) -> Trace:
         """The contributions with the row's key, which add up to the row."""
         table = tracing.compiled.own
-        [added] = tracing.computed([contributions(table, tracing.transformed_rows(table), tracing.only)])
+        [added] = tracing.computed(
+            lambda each: contributions(each, tracing.transformed_rows(each), tracing.only), [table]
+        )
         by_step = table.with_key(STEP, IntegerType())
         return Trace([TracedTable(table, added, added)], lambda steps: steps.states(by_step, added))
 

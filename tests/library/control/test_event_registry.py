@@ -15,7 +15,6 @@ from tests.builders.log import move_cut
 from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
 from tests.library.registered import forget, forget_rows
-from truelog.batch import batch_context
 from truelog.control import event_registry, event_store
 from truelog.log import topics
 from truelog.log.positions import Positions
@@ -25,6 +24,7 @@ from truelog.schema import event_version
 from truelog.schema.event import Event, EventType, Topic
 from truelog.schema.event_version import EventHistory
 from truelog.schema.loading.events import load_events
+from truelog.spark import early
 from truelog.storage import bucket
 from truelog.storage.database import connect
 from truelog.support import faults
@@ -241,7 +241,7 @@ def test_a_cut_that_was_changed_by_hand_is_refused(topic: Settings, monkeypatch:
         move_cut(connection, NAME, 2, {"0": 1_000})
     with pytest.raises(RegistryBehind, match=f"^{NAME}: "):
         event_registry.confirmed_types(topic)
-    monkeypatch.setattr(batch_context, "yield_to_streams", lambda: None)  # it would slow this process down
+    monkeypatch.setattr(early, "yield_to_streams", lambda: None)  # it would slow this process down
     with pytest.raises(RegistryBehind, match=f"^{NAME}: "):
         reconcile_all(topic, [], ReconcileRequest(incremental=True))
 

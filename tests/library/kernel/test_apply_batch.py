@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from psycopg import sql
 from pyspark.sql import functions as F
 
@@ -48,19 +49,51 @@ def raw(*events: tuple[str, str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
+class Added:
+    """A view that adds clicks, and batches that begin at offset 0."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab, self.folder, self.ids = lab, folder, {"click": uuid.uuid4().hex}
+        self.small = small_session(lab.spark)
+        self.compiled = lab.compiled(f"added_{uuid.uuid4().hex[:8]}", ADDED)
+        deploy.deploy_table(lab.connection, self.compiled)
+
+    def at(self, offset: int) -> Positions:
+        return Positions({"click": {0: offset}}, self.ids)
+
+    def plans(self) -> RepeatedPlans:
+        return RepeatedPlans(self.small, self.lab.settings, self.folder / "views" / "added", self.folder / "disk")
+
+    def batch(self, *events: tuple[str, str]) -> EventRange:
+        folder = self.folder / f"batch {len(events)}"
+        folder.mkdir()
+        files = event_files.write(folder, [raw(*events)], {"click": self.lab.types["click"]}, {})
+        frames = FileFrames(self.small, files.folder, files.schemas)
+        return EventRange(frames, self.at(0), self.at(len(events)), files=files)
+
+    def apply(self, batch: EventRange, begin: int, plans: RepeatedPlans | None) -> None:
+        BatchApplier(self.lab.settings).apply(self.lab.connection, self.compiled, batch, self.at(begin), plans)
+
+    def clicks(self) -> object:
+        query = sql.SQL("SELECT clicks FROM {}").format(sql.Identifier("state", self.compiled.own.name))
+        [(clicks,)] = self.lab.connection.execute(query).fetchall()
+        return clicks
+
+
 def test_copies_stay_out_if_another_record_of_the_batch_fails(lab: Lab, tmp_path: Path) -> None:
     """The search for the record keeps the batch's events, copies included."""
-    events = raw(("a", "1"), ("a", "1"), ("bad", "not a number"), ("c", "2"))
-    (tmp_path / "batch").mkdir()
-    files = event_files.write(tmp_path / "batch", [events], {"click": lab.types["click"]}, {})
-    compiled = lab.compiled(f"added_{uuid.uuid4().hex[:8]}", ADDED)
-    deploy.deploy_table(lab.connection, compiled)
-    small, ids = small_session(lab.spark), {"click": uuid.uuid4().hex}
-    begin, end = (Positions({"click": {0: offset}}, ids) for offset in (0, 4))
-    batch = EventRange(FileFrames(small, files.folder, files.schemas), begin, end, files=files)
-    plans = RepeatedPlans(small, lab.settings, tmp_path / "views" / "added", tmp_path / "disk")
-    BatchApplier(lab.settings).apply(lab.connection, compiled, batch, begin, plans)
-    table = sql.Identifier("state", compiled.own.name)
-    assert lab.connection.execute(sql.SQL("SELECT visitor_id, clicks FROM {}").format(table)).fetchall() == [("v", 3)]
+    added = Added(lab, tmp_path)
+    added.apply(added.batch(("a", "1"), ("a", "1"), ("bad", "not a number"), ("c", "2")), 0, added.plans())
+    assert added.clicks() == 3
     excluded = 'SELECT "offset" FROM truelog.exclusion WHERE view = %s'
-    assert lab.connection.execute(excluded, (compiled.name,)).fetchall() == [(2,)]
+    assert lab.connection.execute(excluded, (added.compiled.name,)).fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_view_within_a_batch_counts_the_rest_of_it(lab: Lab, tmp_path: Path, repeated: bool) -> None:
+    added = Added(lab, tmp_path)
+    plans = added.plans() if repeated else None
+    added.apply(added.batch(("a", "1"), ("b", "2")), 0, plans)
+    added.apply(added.batch(("a", "1"), ("b", "2"), ("c", "4")), 2, plans)
+    assert added.clicks() == 7
+    assert not [*(tmp_path / "disk").glob("*.arrow")], "rows of the last batch"

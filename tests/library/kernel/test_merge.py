@@ -102,6 +102,22 @@ def test_topics_that_the_view_does_not_read_leave_no_position(bench: Bench) -> N
     assert bench.positions() == at(EVENTS)
 
 
+def test_only_the_positions_that_change_are_written(bench: Bench) -> None:
+    """So a batch of some partitions leaves no old versions of the rows of the others."""
+
+    def written(*offsets: int) -> dict[object, object]:
+        end = Positions({"page_view": dict(enumerate(offsets))}, {"page_view": "an-id"})
+        bench.apply(bench.positions(), end, stage.NO_ROWS)
+        assert bench.positions() == end
+        rows = bench.ask("SELECT partition, xmin::text FROM truelog.position WHERE view = %s")
+        return {each[0]: each[1] for each in rows}
+
+    first, second, third = written(3, 4), written(3, 5), written(3, 6, 0)
+    assert first[0] == second[0] == third[0]
+    assert len({first[1], second[1], third[1]}) == 3
+    assert third[2] == third[1]
+
+
 def test_a_range_without_rows_advances_the_positions(bench: Bench) -> None:
     bench.apply(at(0), at(5), stage.NO_ROWS)
     assert (bench.counts(), bench.positions()) == ({}, at(5))

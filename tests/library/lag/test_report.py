@@ -83,6 +83,7 @@ def test_a_new_version_starts_a_new_history_and_old_readings_are_deleted(sampled
     with connect(sampled) as connection:
         lag_history.append(connection, given[:1], seconds=8000)
         assert len(lag_history.since(connection, 0)[FINE]) == 2
+        assert lag_history.since(connection, 0, FINE) == {FINE: lag_history.since(connection, 0)[FINE]}
         lag_history.append(connection, given[1:], seconds=3600)
         found = lag_history.since(connection, 0)[FINE]
         rows = connection.execute("SELECT count(*) FROM truelog.lag_sample WHERE reader = %s", (FINE,)).fetchone()

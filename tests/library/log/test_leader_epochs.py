@@ -133,7 +133,8 @@ def test_the_first_answer_about_each_partition_counts(
     """A partition that was not cut is examined further."""
     intact = list[Mapping[PartitionKey, int]]()
     monkeypatch.setattr(leader_epochs, "_require_no_newer_epoch", lambda _, __, reached: intact.append(reached))
-    answers = answer_with(answer(KafkaError._LOG_TRUNCATION, AT_5), record(CLICK, 5, 4), record(VIEW, 4))
+    again = answer(KafkaError._LOG_TRUNCATION, AT_5.replace("5", "6", 1))
+    answers = answer_with(answer(KafkaError._LOG_TRUNCATION, AT_5), again, record(CLICK, 5, 4), record(VIEW, 4))
     assert list(leader_epochs.find_cuts(postgresql, AT, {CLICK: 3, VIEW: 3})) == [CUT]
     assert (answers.left, intact) == ([], [{VIEW: 3}])
 

@@ -177,12 +177,21 @@ class CutLog:
         return [offset for (offset,) in self.connection.execute(query, (self.topic_id,)).fetchall()]
 
 
+class Safe(Producer):
+    """The command's producer. With other settings, a request that the client repeats could append a record twice."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        assert (config["acks"], config["enable.idempotence"]) == ("all", True)
+        super().__init__(config)
+
+
 MakeLog = Callable[..., CutLog]
 
 
 @pytest.fixture
-def cut_log(platform: Settings, connection: Connection) -> MakeLog:
+def cut_log(platform: Settings, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> MakeLog:
     """Makes a log with so many records, an archive, and views at their positions."""
+    monkeypatch.setattr(accept_cut, "Producer", Safe)
 
     def made(*, archived: int, records: int, **views: int) -> CutLog:
         topic = f"cut_{uuid.uuid4().hex[:8]}"
@@ -243,6 +252,14 @@ def test_records_that_an_earlier_attempt_has_appended_are_counted_and_stay(cut_l
     assert log.accept() == log.accepted(10, 5, 0)
     assert log.log(10) == [*map(log.copy, range(5, 10))]
     assert log.archive() == (10, [], NEW)
+
+
+def test_a_copy_that_an_earlier_cut_has_left_below_this_one_is_appended_once(cut_log: MakeLog) -> None:
+    """The log below the offset that is trusted has a record and its copy, so both have the same first coordinates."""
+    log = cut_log(archived=10, records=9)
+    log.send(log.copy(5))
+    assert log.accept() == log.accepted(10, 4, 0)
+    assert log.log(10) == [*map(log.copy, (5, 6, 7, 8))]
 
 
 def test_an_archive_that_is_not_past_the_cut_stays_as_it_is(cut_log: MakeLog) -> None:

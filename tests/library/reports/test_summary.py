@@ -11,7 +11,15 @@ from truelog.alerts.rules import Alert
 from truelog.control.view_status import BATCH_ONLY, STALLED, STARTING, STOPPED, UP_TO_DATE
 from truelog.lag.report import LagRow
 from truelog.lag.verdict import LagVerdict
-from truelog.reports.summary import Facts, PlatformState, card_state, problems, summarize_open_alerts
+from truelog.reports.summary import (
+    Facts,
+    PlatformState,
+    WorstValue,
+    card_state,
+    problems,
+    summarize_open_alerts,
+    worst_value,
+)
 from truelog.reports.view import ViewEntry, ViewTable
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -178,3 +186,18 @@ def test_the_worst_alert_is_critical_and_nobody_works_on_it() -> None:
     assert (found.count, found.severity) == (3, Severity.CRITICAL)
     assert found.worst == KINDS[CRITICAL].meaning.format(subject="c")
     assert summarize_open_alerts([]).worst is None
+
+
+@pytest.mark.parametrize(
+    ("values", "worst"),
+    [
+        ({}, WorstValue(None, None)),
+        ({"a": 1.0, "b": 2.0}, WorstValue("b", 2.0)),
+        ({"a": None, "b": 2.0}, WorstValue("a", None)),
+        ({"a": None, "b": 0.0}, WorstValue("a", None)),
+        ({"a": 0.0, "b": 0}, WorstValue(None, 0)),
+    ],
+    ids=["none", "worst", "unknown", "unknown and zero", "zeros"],
+)
+def test_no_view_is_the_worst_if_each_value_is_zero(values: dict[str, float | None], worst: WorstValue) -> None:
+    assert worst_value(values) == worst

@@ -18,9 +18,11 @@ from truelog.support.settings import Settings
 _COMMAND = """
 import json, os, psutil
 from truelog.batch.batch_context import open_batch
+from truelog.spark.early import begin_session
 from truelog.support.settings import Settings
 
-with open_batch(Settings(), "priority", ["no_such_view"], lambda _: {}, records=0) as context:
+started = begin_session(Settings(), "priority", records=0)
+with open_batch(Settings(), "priority", ["no_such_view"], lambda _: {}, started) as context:
     context.spark.range(2).rdd.map(str).collect()
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     found = [(each.name(), each.nice()) for each in processes]

@@ -8,7 +8,7 @@ from truelog.capture import invalid_changes, last_comparison
 from truelog.capture.invalid_changes import Summary
 from truelog.capture.source_table import captured_types
 from truelog.control import event_registry
-from truelog.storage.database import connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.settings import Settings
 
 _SECONDS = 5.0  # of each look at the changes of all tables
@@ -21,7 +21,7 @@ def observe(settings: Settings) -> Observation:
     if not settings.capture:
         return Observation()
     names = captured_types(settings)
-    with connect(settings, autocommit=True) as connection:
+    with kept(settings) as connection:
         types = [each for name, each in event_registry.load_types(connection).items() if name in names]
         for each in types:
             invalid_changes.follow(settings, connection, each, _SECONDS / len(types))

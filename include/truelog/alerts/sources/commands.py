@@ -26,7 +26,7 @@ def observe(settings: Settings) -> Observation:
     now = time.time()
     with db_snapshot.read_snapshot(settings) as connection:
         places, waiting = command_lag.fold_places(connection), command_lag.waiting(connection)
-        polls = lag_history.since(connection, now - _WINDOW).get(ARCHIVE, [])
+        polls = lag_history.since(connection, now - _WINDOW, ARCHIVE).get(ARCHIVE, [])
     old = [each for each in polls if now - each.at >= settings.alert_command_seconds]
     behind, unseen = _behind(places, old[-1] if old else None, now)
     return Observation((*behind, *_waiting(settings, waiting)), frozenset(unseen))

@@ -25,7 +25,7 @@ _MIN_SPAN = 60.0  # seconds; a shorter history is not enough to measure a rate
 def observe_dead_letters(settings: Settings) -> Observation:
     """Measure the rate of invalid events from the lag history of the archive, which reads every topic."""
     with db_snapshot.read_snapshot(settings) as connection:
-        readings = lag_history.since(connection, time.time() - _WINDOW).get(ARCHIVE, [])
+        readings = lag_history.since(connection, time.time() - _WINDOW, ARCHIVE).get(ARCHIVE, [])
     rate = dead_letters_per_second(readings)
     finding = Finding(*DEAD_LETTER_KINDS, _TOPIC, f"{rate or 0:.1f} events a second in the last minutes")
     if rate is None:

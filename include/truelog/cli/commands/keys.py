@@ -15,8 +15,8 @@ RoleName = Annotated[
     typer.Option(
         "--role",
         metavar="ROLE",
-        help="A producer posts events, an editor also changes rules and searches, a reader reads views and metrics, a "
-        "browser sends some events from its pages, an admin may do anything.",
+        help="A producer posts events, an editor also changes rules and searches, a reader reads views and metrics, an "
+        "archivist loads the archive's tables, a browser sends some events from its pages, an admin may do anything.",
     ),
 ]
 Origins = Annotated[

@@ -159,15 +159,17 @@ def explain(  # noqa: PLR0913, PLR0917 — the options of the command
     The last events are shown first; `--before` continues with earlier ones. The exit code is 0 if the events add up to
     the row, 1 if they do not, and 3 if the archive lacks some of them. See `docs/explain.md`.
     """
+    from truelog.spark.early import begin_session
+
+    settings, given = Settings(), _key(key or [], null or [])
+    named(settings, [view])
+    started = begin_session(settings, "truelog explain")  # before the imports, because Java starts meanwhile
     from truelog.batch.batch_context import open_view
     from truelog.cli import explanation_table
     from truelog.history import explain as explaining
 
-    settings = Settings()
-    named(settings, [view])
-    with open_view(settings, "truelog explain", view) as (context, compiled):
-        page = explaining.Page(limit, before)
-        found = explaining.explain(context, compiled, _key(key or [], null or []), page)
+    with open_view(settings, "truelog explain", view, started) as (context, compiled):
+        found = explaining.explain(context, compiled, given, explaining.Page(limit, before))
     if as_json:
         print_json(found.as_dict())
     else:

@@ -18,7 +18,7 @@ from truelog.commands.catalogue import Catalogue
 from truelog.commands.folding.fold_positions import FoldStatus, statuses
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.storage.database import connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
@@ -93,7 +93,7 @@ class Confirmation:
         self.has_looked.set()
 
     def _confirm(self, lacking: Set[str]) -> None:
-        with connect(self._settings, autocommit=True) as connection:
+        with kept(self._settings) as connection:
             self._ask(lacking, statuses(connection))
             found = statuses(connection)
         for event in sorted(lacking):

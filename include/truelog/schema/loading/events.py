@@ -12,6 +12,8 @@ from truelog.support.errors import BadDeclaration
 
 EVENTS = Path(__file__).parents[3] / "events"
 
+_DECLARED = "__event_type__"  # the attribute of a module with the event type that was made of it
+
 _ENVELOPE = {*Event.model_fields, "type"}  # `type` says in a request which event it is
 
 
@@ -42,6 +44,12 @@ def load_proposals(folder: Path = EVENTS) -> tuple[dict[str, EventType], dict[st
 def load_event(path: Path) -> EventType:
     """The event type that the file declares."""
     module = declaration_module.load_once(path, path.parent.name, event.__name__)
+    if not isinstance(known := vars(module).get(_DECLARED), EventType):  # the monitor loads each file every two seconds
+        known = vars(module)[_DECLARED] = _event_type(path, module)
+    return known
+
+
+def _event_type(path: Path, module: ModuleType) -> EventType:
     topic, quality = getattr(module, "TOPIC", None), getattr(module, "QUALITY", DEFAULTS)
     columns, rules = tuple(getattr(module, "DERIVED", ())), tuple(getattr(module, "REQUIRED", ()))
     models = [each for each in vars(module).values() if _is_event(each, module)]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 
 from truelog.serving import view_readers
-from truelog.storage.database import connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.background import Background, running
 from truelog.support.settings import Settings
 
@@ -35,7 +35,7 @@ class AnswerCounts:
         if not counted:
             return
         try:
-            with connect(self._settings) as connection:
+            with kept(self._settings) as connection, connection.transaction():
                 view_readers.add(connection, counted)
         except psycopg.Error as error:
             log.warning("the numbers of answers were not stored: %s", error)

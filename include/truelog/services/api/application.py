@@ -5,7 +5,7 @@ alone, the API has parameters that clients must know.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -28,8 +28,14 @@ from truelog.services.api.access import authorize
 from truelog.services.api.answer_counts import AnswerCounts
 from truelog.services.api.declaration import (
     ABOUT_ROWS,
+    CATALOG_CONFIGURATION,
+    CATALOG_NAMESPACE,
+    CATALOG_NAMESPACES,
+    CATALOG_TABLE,
+    CATALOG_TABLES,
     CHANGES,
     HTTP,
+    OF_CATALOG,
     OPENAPI,
     RATE_LIMIT,
     RELATION,
@@ -39,6 +45,8 @@ from truelog.services.api.declaration import (
     VIEW,
     VIEWS,
 )
+from truelog.services.api.iceberg import refusal
+from truelog.services.api.iceberg.catalog import ArchiveCatalog
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.questions import Questions, TokenRequest
 from truelog.services.api.rows.answer import HEADER
@@ -57,6 +65,14 @@ _BODY = {
         "content": {"application/json": {"schema": TokenRequest.model_json_schema()}},
     }
 }
+
+# What a restored or migrated database lacks at first. The API's statements are its own, so no client causes these.
+_INCOMPLETE = (
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedTable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +97,7 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan,
     )  # fmt: skip
     app.state.questions = questions
-    for route, handler, about in _handlers(app, questions):
+    for route, handler, about in _handlers(app, questions, ArchiveCatalog(settings)):
         limited = _route_class(route, keys, signer, capacity, counts)
         app.router.add_api_route(route.path, handler, methods=[route.method], route_class_override=limited, **about)
         if route.method == "GET":
@@ -100,7 +116,9 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _handlers(app: FastAPI, questions: Questions) -> list[tuple[Route, Callable[..., Any], dict[str, Any]]]:
+def _handlers(
+    app: FastAPI, questions: Questions, catalog: ArchiveCatalog
+) -> list[tuple[Route, Callable[..., Any], dict[str, Any]]]:
     """The answer to each declared route, and what the OpenAPI document says about it."""
 
     async def openapi() -> Response:
@@ -122,6 +140,11 @@ def _handlers(app: FastAPI, questions: Questions) -> list[tuple[Route, Callable[
         SEARCH: (questions.search, _returns(documents.RowPage)),
         OPENAPI: (openapi, {}),
         HEALTH: (questions.health, _returns(documents.Health)),
+        CATALOG_CONFIGURATION: (catalog.configuration, documents.OF_ICEBERG),
+        CATALOG_NAMESPACES: (catalog.namespaces, documents.OF_ICEBERG),
+        CATALOG_NAMESPACE: (catalog.namespace, documents.OF_ICEBERG),
+        CATALOG_TABLES: (catalog.tables, documents.OF_ICEBERG),
+        CATALOG_TABLE: (catalog.table, documents.OF_ICEBERG),
     }
     return [(route, *handlers[route]) for route in HTTP.routes]
 
@@ -146,7 +169,8 @@ def _route_class(
                 request.state.is_permitted = partial(_is_permitted, request, route, keys, signer)
                 if len(request.url.query) > _LONGEST_QUERY:
                     raise RequestRefused(414, f"the query may have at most {_LONGEST_QUERY} bytes")
-                _require_known(request, parameters)
+                if route not in OF_CATALOG:  # its clients also send parameters that only other catalogs know
+                    _require_known(request, parameters)
                 with capacity.admit(request.state.asker):
                     answered = await answer(request)
                 if route in ABOUT_ROWS:
@@ -185,28 +209,28 @@ def _is_permitted(request: Request, route: Route, keys: KeyRing, signer: TokenSi
 
 
 def _add_problems(app: FastAPI, questions: Questions) -> None:
-    """Turn each error into a problem."""
+    """Turn each error into a problem, or into an error of the catalog."""
 
-    async def refused(_: Request, error: Exception) -> Response:
-        return problem.response(error if isinstance(error, RequestRefused) else RequestRefused(422, str(error)))
+    async def refused(request: Request, error: Exception) -> Response:
+        return _refused(request, error if isinstance(error, RequestRefused) else RequestRefused(422, str(error)))
 
-    async def invalid(_: Request, error: Exception) -> Response:
+    async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101
         wrong = (f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
-        return problem.response(RequestRefused(422, "; ".join(wrong)))
+        return _refused(request, RequestRefused(422, "; ".join(wrong)))
 
     async def unknown(request: Request, error: Exception) -> Response:
         return _unknown(request, error)
 
-    async def database(_: Request, error: Exception) -> Response:
-        refusal = _of_database(error)
-        if refusal.status == 503 and not isinstance(refusal, Problem):
+    async def database(request: Request, error: Exception) -> Response:
+        reason = _of_database(error)
+        if reason.status == 503 and not isinstance(reason, Problem):
             log.warning("PostgreSQL did not answer: %s", error)
             await questions.reconnect()
-        return problem.response(refusal)
+        return _refused(request, reason)
 
-    async def defect(_: Request, error: Exception) -> Response:
-        return problem.response(RequestRefused(500, "the API has a defect, which its log describes"))
+    async def defect(request: Request, error: Exception) -> Response:
+        return _refused(request, RequestRefused(500, "the API has a defect, which its log describes"))
 
     handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
         RequestRefused: refused,
@@ -220,17 +244,23 @@ def _add_problems(app: FastAPI, questions: Questions) -> None:
         app.add_exception_handler(kind, handler)
 
 
+def _refused(request: Request, reason: RequestRefused, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a refused request, in the form that its client knows."""
+    form = refusal.response if refusal.is_of_catalog(request.url.path) else problem.response
+    return form(reason, headers)
+
+
 def _unknown(request: Request, error: Exception) -> Response:
     """The answer to a path or a method that does not exist. OPTIONS asks which methods a path has."""
     assert isinstance(error, HTTPException)  # noqa: S101
     if error.status_code != 405:
-        return problem.response(RequestRefused(error.status_code, "there is no such path; see /openapi.json"))
+        return _refused(request, RequestRefused(error.status_code, "there is no such path; see /openapi.json"))
     allowed = {route.method for route in HTTP.routes if web.matches(route, request)}
     allowed |= {"OPTIONS"} | ({"HEAD"} if "GET" in allowed else set())
     headers = {"Allow": ", ".join(sorted(allowed))}
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=headers)
-    return problem.response(RequestRefused(405, f"the path has {headers['Allow']}"), headers)
+    return _refused(request, RequestRefused(405, f"the path has {headers['Allow']}"), headers)
 
 
 def _of_database(error: Exception) -> RequestRefused:
@@ -245,4 +275,7 @@ def _of_database(error: Exception) -> RequestRefused:
         return RequestRefused(422, str(error).splitlines()[0])
     if isinstance(error, psycopg.OperationalError):
         return RequestRefused(503, "PostgreSQL does not answer; retry later", retry_after=1)
+    if isinstance(error, _INCOMPLETE):
+        reason = "the database lacks what the API reads, as while it is restored; retry later"
+        return RequestRefused(503, reason, retry_after=HELD_SECONDS)
     raise error

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
 from truelog.services.api.changes.stream import MEDIA_TYPE as EVENTS
+from truelog.services.api.iceberg.refusal import is_of_catalog
 from truelog.services.api.problem import MEDIA_TYPE
 
 ABOUT = """Answers questions about views. Each answer says its version, layer, positions and age.
@@ -43,6 +44,15 @@ _PROBLEMS = {
     503: "PostgreSQL does not answer, the view is being replaced, the statement needs too long (`slow`), or a rebuild "
     "as of the time has failed (`no-past`).",
 }
+_PROBLEMS_OF_CATALOG = {
+    400: "A parameter is not valid.",
+    401: "The API key is not valid.",
+    403: "The key is not that of an archivist.",
+    404: "There is no such namespace or table.",
+    414: "The query is too long.",
+    429: "Too many requests of this key are in progress. Retry after `Retry-After` seconds.",
+    503: "PostgreSQL or the object store does not answer, or the archive is held back after a restore.",
+}
 # The answer of the HTTP server itself, before the application.
 _UNREADABLE = {"description": "The request is not HTTP, or its head has over 64 KB.", "content": {"text/plain": {}}}
 
@@ -72,6 +82,18 @@ STREAM: dict[str, Any] = {
             "description": "Server-sent events: `rows` with all rows, `change` with the changes of a transaction, and "
             "`resync` if the client must forget its rows. The id of an event is the place of the client.",
             "content": {EVENTS: {"schema": _EVENT, "example": _CHANGE}},
+        }
+    },
+}
+
+
+# The answer to a client of the catalog. Iceberg's REST protocol describes the bodies.
+OF_ICEBERG: dict[str, Any] = {
+    "response_model": None,
+    "responses": {
+        200: {
+            "description": "As Iceberg's REST protocol describes it.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
         }
     },
 }
@@ -207,6 +229,18 @@ class ProblemDocument(BaseModel):
     detail: str
 
 
+class CatalogErrorBody(BaseModel):
+    message: str
+    type: str
+    code: int
+
+
+class CatalogError(BaseModel):
+    """The form of Iceberg's REST protocol."""
+
+    error: CatalogErrorBody
+
+
 def completed(app: FastAPI) -> dict[str, Any]:
     """The document of FastAPI with every operation's problems, and with the credentials."""
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
@@ -215,14 +249,28 @@ def completed(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = ProblemDocument.model_json_schema()
+    schemas["CatalogErrorBody"] = CatalogErrorBody.model_json_schema()
+    schemas["CatalogError"] = CatalogError.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas["CatalogError"].pop("$defs")
     components["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "An API key of a reader, or a scoped token."}
     }
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            problems = {503: _PROBLEMS[503]} if path == "/health" else _PROBLEMS
-            answers = {str(status): {"description": text, "content": content} for status, text in problems.items()}
-            operation["responses"] |= answers | {"400": _UNREADABLE}
+            operation["responses"].pop("422", None)  # FastAPI's own
+            operation["responses"] |= _refusals(path)
             operation["security"] = [] if path == "/health" else [{"key": []}]
     return document
+
+
+def _refusals(path: str) -> dict[str, Any]:
+    """The refusals of a path, by status."""
+    if is_of_catalog(path):
+        content: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/CatalogError"}}}
+        problems = _PROBLEMS_OF_CATALOG
+    else:
+        content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+        problems = {503: _PROBLEMS[503]} if path == "/health" else _PROBLEMS
+    answers: dict[str, Any] = {str(each): {"description": text, "content": content} for each, text in problems.items()}
+    known = answers.get("400", {"content": {}})
+    return answers | {"400": _UNREADABLE | {"content": _UNREADABLE["content"] | known["content"]}}

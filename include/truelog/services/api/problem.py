@@ -50,9 +50,14 @@ def response(refused: RequestRefused, headers: Mapping[str, str] | None = None) 
         "detail": str(refused),
         **(refused.more if isinstance(refused, Problem) else {}),
     }
+    return JSONResponse(body, refused.status, headers_of(refused, headers), media_type=MEDIA_TYPE)
+
+
+def headers_of(refused: RequestRefused, headers: Mapping[str, str] | None = None) -> dict[str, str]:
+    """These headers, with the time after which to ask again and the way to sign in, where the refusal has them."""
     all_headers = dict(headers or {})
     if refused.retry_after is not None:
         all_headers["Retry-After"] = str(refused.retry_after)
     if refused.status == HTTPStatus.UNAUTHORIZED:
         all_headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(body, refused.status, all_headers, media_type=MEDIA_TYPE)
+    return all_headers

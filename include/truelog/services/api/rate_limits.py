@@ -79,22 +79,27 @@ class _Statements:
     def __init__(self, pool: AsyncConnectionPool) -> None:
         self._pool = pool
         self._waiting: list[_Asked] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._working = 0
+        self._tasks: set[asyncio.Task[None]] = set()  # the event loop alone would not keep them
 
     async def ask(self, address: str, at: datetime) -> list[_Row]:
         """The rows about one address."""
         asked = _Asked(address, at, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
-        if len(self._tasks) < _MOST_CONNECTIONS:
+        if self._working < _MOST_CONNECTIONS:
+            self._working += 1
             task = asyncio.create_task(self._work())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await asked.rows
 
     async def _work(self) -> None:
-        while self._waiting:
-            asked, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
-            await self._answer(asked)
+        try:
+            while self._waiting:
+                asked, self._waiting = self._waiting[:_MOST_AT_ONCE], self._waiting[_MOST_AT_ONCE:]
+                await self._answer(asked)
+        finally:
+            self._working -= 1  # at once: a question that came before the task counts as done would wait for the next
 
     async def _answer(self, asked: Sequence[_Asked]) -> None:
         """Answer these questions. If PostgreSQL refuses a value, only the question with this value fails."""

@@ -9,9 +9,11 @@
     GET  /searches/{view}                      the rows whose words match
     POST /tokens                               exchanges an API key for a scoped token, which a browser may hold
     GET  /openapi.json                         the document of these routes
+    GET  /iceberg/v1/…                         the archive as a catalog of Iceberg's REST protocol (docs/bi.md)
 
-All need `Authorization: Bearer KEY`, the key of a reader. docs/applications.md shows how to use them. A refusal is a
-problem of RFC 9457. `GET /health` needs no key. It returns 200 while PostgreSQL answers, and 503 otherwise.
+All need `Authorization: Bearer KEY`, the key of a reader, or of an archivist for the catalog. docs/applications.md
+shows how to use them. A refusal is a problem of RFC 9457, or an error of Iceberg's protocol. `GET /health` needs no
+key. It returns 200 while PostgreSQL answers, and 503 otherwise.
 
     python -m truelog.services.api.service
 """

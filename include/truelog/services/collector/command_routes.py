@@ -35,8 +35,8 @@ from truelog.commands.command_log import Stored
 from truelog.commands.decider import Decider
 from truelog.commands.request import CommandRequest, InvalidCommandError, Sender, parse
 from truelog.commands.watch import Watch
-from truelog.control import event_registry
-from truelog.storage.database import connect
+from truelog.control.event_registry import KnownTypes
+from truelog.storage.kept_sessions import kept
 from truelog.support.background import Background, running
 from truelog.support.errors import RequestRefused, ServiceDown
 from truelog.support.settings import Settings
@@ -54,7 +54,8 @@ class CommandRoutes:
         self._settings = settings
         self._read_json = read_json
         self._catalogue = catalogue.load()
-        self._types = event_registry.event_types(settings)
+        self._registered = KnownTypes(settings)
+        self._types = self._registered.load()
         self._refused = catalogue.refusals(self._catalogue, self._types)
         self._decider = Decider(settings, self._catalogue, lambda: self._types)
         self._watch = Watch(settings)
@@ -74,7 +75,7 @@ class CommandRoutes:
 
     def _reload_types(self) -> None:
         try:
-            self._types = event_registry.event_types(self._settings)
+            self._types = self._registered.load()
         except psycopg.Error:
             return  # the known types stay
         self._refused = catalogue.refusals(self._catalogue, self._types)
@@ -122,7 +123,7 @@ class CommandRoutes:
         return JSONResponse(found.as_dict())
 
     def _find(self, receipt: uuid.UUID, sender: str) -> history.Decided | None:
-        with connect(self._settings) as connection:
+        with kept(self._settings) as connection:
             found = history.find(connection, receipt)
         return found if found is not None and found.sender == sender else None
 

@@ -54,7 +54,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
-from truelog.control import event_registry
+from truelog.control.event_registry import KnownTypes
 from truelog.limits.address_events import AddressEventLimit
 from truelog.limits.dead_letters import DeadLetterLimit
 from truelog.limits.rate_limiter import CHECK_SECONDS, DecisionReader, RateLimiter
@@ -119,7 +119,8 @@ class Collector:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         # First: if the database is down, the start is tried again, and each try would leave a client of Kafka behind.
-        self._classifier = EventClassifier(event_registry.event_types(settings), settings.collector_event_bytes)
+        self._types = KnownTypes(settings)
+        self._classifier = EventClassifier(self._types.load(), settings.collector_event_bytes)
         self.producer = EventProducer(settings)
         self._limiter = RateLimiter(DecisionReader(settings)) if settings.collector_rate_limit else None
         self._capacity = _capacity(settings)
@@ -157,7 +158,7 @@ class Collector:
     def reload_types(self) -> None:
         """Accept the event types that are registered now. If the database is down, keep the known types."""
         try:
-            types = event_registry.event_types(self.settings)
+            types = self._types.load()
         except (psycopg.Error, TruelogError) as error:
             log.warning("the event types were not loaded again: %s", error)
             return

@@ -19,7 +19,8 @@ from truelog.lag import poll as lag_poll
 from truelog.lag.limits import POLLS
 from truelog.lag.poll import ListReaders
 from truelog.lag.window import LagWindow
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection
+from truelog.storage.kept_sessions import kept
 from truelog.support.background import Background
 from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
@@ -49,10 +50,10 @@ class LagPolls:
 
     def poll(self, name: str) -> None:
         """Poll (1), store the readings with their verdicts (2), and publish the positions (3)."""
-        with connect(self.settings) as connection:
+        with kept(self.settings) as connection:
             registered = event_registry.newest_versions(connection)
         readers, readings = lag_poll.poll_once(self.settings, self._broker, registered, self._readers[name])  # 1
-        with connect(self.settings) as connection:
+        with kept(self.settings) as connection, connection.transaction():
             window = self._load_window(connection)
             judged = [window.judged(each) for each in readings]
             lag_history.append(connection, judged, self.settings.lag_keep_seconds)  # 2

@@ -9,17 +9,16 @@ import psycopg
 
 from truelog.control import event_registry
 from truelog.schema.names import TICKS
-from truelog.storage.database import Connection, connect
+from truelog.storage.kept_sessions import kept
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
 
 class RegisteredTopics:
-    """The names of the registered topics, read again for each tick on a connection that is kept."""
+    """The names of the registered topics, read again for each tick."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._connection: Connection | None = None
 
     def names(self) -> set[str]:
         """Every registered topic except `ticks`.
@@ -28,10 +27,7 @@ class RegisteredTopics:
             ServiceDown: PostgreSQL does not answer.
         """
         try:
-            self._connection = self._connection or connect(self._settings, autocommit=True)
-            return event_registry.newest_versions(self._connection).keys() - {TICKS}
+            with kept(self._settings) as connection:
+                return event_registry.newest_versions(connection).keys() - {TICKS}
         except psycopg.Error as error:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
             raise ServiceDown(f"the registered topics are unknown: {error}") from error

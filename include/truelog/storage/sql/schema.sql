@@ -389,7 +389,8 @@ COMMENT ON TABLE truelog.invalid_change IS 'The rows of captured tables whose la
 -- Users and alerts
 
 CREATE TABLE truelog.api_key (
-    name text PRIMARY KEY, role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin', 'browser', 'editor')),
+    name text PRIMARY KEY,
+    role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin', 'browser', 'editor', 'archivist')),
     sha256 bytea NOT NULL, made_at timestamptz NOT NULL DEFAULT now(), revoked_at timestamptz,
     origins text[], event_types text[],
     CHECK ((role = 'browser') = (origins IS NOT NULL) AND (role = 'browser') = (event_types IS NOT NULL))

@@ -48,6 +48,15 @@ class ObjectStoreSettings(BaseSettings):
             **({"py-io-impl": _FILE_IO, CA_FILE: trust} if trust else {}),
         }
 
+    def open_object_store(self) -> dict[str, str]:
+        """Where the bucket is, without its keys, for engines with PyIceberg or with Iceberg's Java library."""
+        return {
+            "s3.endpoint": self.s3_endpoint,
+            "s3.region": self.s3_region,
+            "client.region": self.s3_region,
+            "s3.path-style-access": "true",
+        }
+
     def spark_object_store(self) -> dict[str, str]:
         """Properties of Iceberg's Java library. Java takes the certificates from `truelog.spark.trust_store`."""
         return {

@@ -71,7 +71,7 @@ def settle(connection: Connection, compiled: CompiledView, table: Table) -> None
         with stage.by_index(connection):
             connection.execute(
                 sql.SQL("DELETE FROM {} WHERE {} AND ({}) IN ({})").format(
-                    _state(table), sql.SQL(" AND ").join(no_match), names(table.key_columns), keys
+                    _state(table), sql.SQL(" AND ").join(no_match), names(table.key_columns), _fallen_keys(table)
                 )
             )
     discard_pending(connection, table)
@@ -92,6 +92,16 @@ def replace_counts(connection: Connection, compiled: CompiledView, table: Table,
 def pending_keys(table: Table) -> sql.Composed:
     """The query of the keys whose counts earlier tables have changed."""
     return _staged_keys(table, _PENDING)
+
+
+def _fallen_keys(table: Table) -> sql.Composed:
+    """The query of the keys that may have lost their last match: those with a pending count that is not positive.
+
+    The matches of a timeline's new entries are all positive, and looking their rows up again would cost as much as
+    adding them.
+    """
+    grown = (sql.SQL("{} > 0").format(sql.Identifier(name)) for name in table.view.measures)
+    return sql.SQL("{} AND NOT ({})").format(pending_keys(table), sql.SQL(" OR ").join(grown))
 
 
 def discard_pending(connection: Connection, table: Table) -> None:

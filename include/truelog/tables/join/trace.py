@@ -33,29 +33,33 @@ def trace_join(tracing: Tracing) -> Trace:
     compiled = tracing.compiled
     used = _sides(joined_of(compiled.own))
     sides = {each.side: each for each in compiled.sources if each.side in used}
-    rows_of_log = (prepared_by_record(each, tracing.transformed_rows(each)) for each in sides.values())
-    kept = dict(zip(sides, tracing.kept(rows_of_log), strict=True))
+    rows_of_log = tracing.kept(lambda each: prepared_by_record(each, tracing.transformed_rows(each)), sides.values())
+    kept = dict(zip(sides, rows_of_log, strict=True))
     search = _Search(tracing, owned_columns(compiled), kept)
     listed = list(search.combined(joined_of(compiled.own), tracing.key))
     counts = ((table, keys) for table, keys in listed if table.derivation is not None)
     behind = [each for table, keys in counts for each in search.sides(joined_of(table), keys)]
     every = _by_side([*listed, *behind])
-    found = tracing.computed(
-        placed(sides[name], added_by_record(sides[name], with_keys(keys)(kept[name]))) for name, keys in every.items()
-    )
-    added_to = dict(zip(every, found, strict=True))
+
+    def added(name: str) -> DataFrame:
+        return placed(sides[name], added_by_record(sides[name], with_keys(every[name])(kept[name])))
+
+    added_to = dict(zip(every, tracing.computed(added, every), strict=True))
     shown = added_to
     if behind:
         own = _by_side(listed)
-        chosen = (with_keys(own[name])(each) if name in own else each.limit(0) for name, each in added_to.items())
-        shown = dict(zip(added_to, tracing.computed(chosen), strict=True))
+
+        def chosen(name: str) -> DataFrame:
+            return with_keys(own[name])(added_to[name]) if name in own else added_to[name].limit(0)
+
+        shown = dict(zip(added_to, tracing.computed(chosen, added_to), strict=True))
     traced = [TracedTable(sides[name], added_to[name], shown[name]) for name in sides if name in added_to]
 
     def rows(steps: EventSteps) -> DataFrame:
-        after = tracing.computed(
-            steps.states(with_key(sides[name], STEP, IntegerType()), added) for name, added in added_to.items()
-        )
-        states_of = dict(zip(added_to, after, strict=True))
+        def after(name: str) -> DataFrame:
+            return steps.states(with_key(sides[name], STEP, IntegerType()), added_to[name])
+
+        states_of = dict(zip(added_to, tracing.computed(after, added_to), strict=True))
 
         def states(table: Table) -> DataFrame:
             return states_of[table.side] if table.derivation is None else table.derivation.states(table, states)
@@ -85,7 +89,7 @@ class _Search:
     def combined(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
         """The keys of the rows that are combined to the wanted keys, in each table of each match."""
         matches = joined.counts.values()
-        found = self.tracing.computed(self._chosen(joined, match, wanted) for match in matches)
+        found = self.tracing.computed(lambda match: self._chosen(joined, match, wanted), matches)
         for match, chosen in zip(matches, found, strict=True):
             for name in match.tables:
                 keys = chosen.select(f"_{name}.*").drop(self.owned.get(match.table(name), ""))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -12,6 +12,8 @@ from truelog.tables.table import Table
 from truelog.tables.tracing.event_steps import EventSteps
 
 REASON = "_reason"
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,14 @@ class Tracing(Protocol):
     def transformed_rows(self, table: Table) -> DataFrame:
         """The rows that the transform of a table selects from the log, each with its record."""
 
-    def kept(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
-        """The same frames, which have rows of the log and are read often. Few rows are computed at once."""
+    def kept(self, make: Callable[[_T], DataFrame], of: Iterable[_T]) -> list[DataFrame]:
+        """The frame that `make` returns for each item. It has rows of the log and is read often.
 
-    def computed(self, frames: Iterable[DataFrame]) -> list[DataFrame]:
-        """The same rows, computed at once by one plan.
+        Few rows are computed at once, as by `computed`.
+        """
+
+    def computed(self, make: Callable[[_T], DataFrame], of: Iterable[_T]) -> list[DataFrame]:
+        """The rows of the frame that `make` returns for each item, computed at once. `make` may run in other threads.
 
         What follows from them does not analyse again how they were found.
         """

@@ -14,7 +14,7 @@ from tests.library.services.api.asking import Asking, asking
 from tests.library.services.api.shop_views import PAGES, PRODUCTS, at, count, reach
 from truelog.services.api import questions
 from truelog.services.api.application import create_app
-from truelog.services.api.declaration import CHANGES, HTTP
+from truelog.services.api.declaration import CHANGES, HTTP, OF_CATALOG
 from truelog.services.declaration import HEALTH, Route
 from truelog.storage.api_key import Role, add_key, revoke_key
 from truelog.storage.database import Connection
@@ -23,7 +23,7 @@ from truelog.support.settings import Settings
 
 MINUTE = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS, BUSY = f"/views/{PAGES}/rows", f"/views/{PAGES}/relations/busy"
-NAMES = {"view": PAGES, "relation": "busy", "address": "192.0.2.1"}
+NAMES = {"view": PAGES, "relation": "busy", "address": "192.0.2.1", "namespace": "log", "table": "page_view"}
 GUARDED = [route for route in HTTP.routes if route is not HEALTH]
 SHOP = {"view": PAGES, "key": {"host": "shop.example"}}
 
@@ -56,10 +56,11 @@ def forged(settings: Settings, secret: str | None = None, algorithm: str = "HS25
 @pytest.mark.parametrize("route", GUARDED, ids=lambda route: f"{route.method} {route.path}")
 def test_every_route_refuses_strangers_and_wrong_keys(api: Asking, postgresql: Settings, route: Route) -> None:
     producer, right = postgresql.producer_key.get_secret_value(), api.key
+    form = "application/json" if route in OF_CATALOG else "application/problem+json"
     for wrong in ("", "reader", "reader.", right[:-1], right + "0", right.upper(), "nobody" + right[6:], "a.b.c"):
         refused = api.request(route.method, path_of(route), wrong, content=b"{" * 100_000)
         assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
-        assert refused.headers["Content-Type"] == "application/problem+json"
+        assert refused.headers["Content-Type"] == form
     basic = api.request(route.method, path_of(route), "", headers={"Authorization": f"Basic {right}"})
     assert basic.status_code == 401
     assert api.request(route.method, path_of(route), producer).status_code == 403

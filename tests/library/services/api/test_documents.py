@@ -13,7 +13,14 @@ import runtime
 from tests.library.relay.published import publishing
 from tests.library.services.api.asking import Asking
 from tests.library.services.api.shop_views import PAGES, PRODUCTS, count, limiting, reach, sell
-from truelog.services.api.declaration import CHANGES, HTTP, RATE_LIMIT
+from truelog.services.api.declaration import (
+    CATALOG_NAMESPACES,
+    CATALOG_TABLES,
+    CHANGES,
+    HTTP,
+    OF_CATALOG,
+    RATE_LIMIT,
+)
 from truelog.services.declaration import HEALTH, Route
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -24,13 +31,15 @@ if TYPE_CHECKING:
 
 MODES = ("positive", "negative")
 EXAMPLES = 40
-# /health has nothing to vary, and two routes need rows of their own.
-FUZZED = [route for route in HTTP.routes if route not in (HEALTH, CHANGES, RATE_LIMIT)]
+# /health has nothing to vary, and the other routes have tests of their own.
+FUZZED = [route for route in HTTP.routes if route not in (HEALTH, CHANGES, RATE_LIMIT, *OF_CATALOG)]
+LISTS = (CATALOG_NAMESPACES, CATALOG_TABLES)
 Values = Mapping[str, st.SearchStrategy[str]]
 VALUES: Values = {
     "view": st.sampled_from([PAGES, PRODUCTS]),
     "relation": st.sampled_from(["busy", "documents"]),
     "address": st.sampled_from([f"192.0.2.{number}" for number in range(1, 5)]),
+    "namespace": st.just("log"),
 }
 # Schemathesis reads one event of a stream. A stream has no end, and a quiet view sends no further event.
 ONE_EVENT = {"max-stream-events": 1}
@@ -52,7 +61,9 @@ def test_the_document_has_every_route_with_an_example(api: Asking) -> None:
     operations = [each for path in document["paths"].values() for each in path.values()]
     parameters = [each for operation in operations for each in operation.get("parameters", [])]
     assert [each["name"] for each in parameters if "examples" not in each["schema"]] == []
-    assert {"view", "relation", "address", "key", "at_least", "token", "words"} <= {each["name"] for each in parameters}
+    assert {"view", "relation", "key", "at_least", "token", "words", "namespace", "pageToken"} <= {
+        each["name"] for each in parameters
+    }
     assert document["paths"]["/health"]["get"]["security"] == []
     assert "detail" in document["components"]["schemas"]["Problem"]["properties"]
 
@@ -85,6 +96,15 @@ def test_no_request_finds_a_defect(api: Asking, served: str, route: Route, mode:
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("route", LISTS, ids=lambda route: route.path)
+def test_no_list_of_the_catalog_finds_a_defect(
+    api: Asking, served: str, postgresql: Settings, route: Route, mode: str
+) -> None:
+    answers = fuzz(api, served, route, mode, key=postgresql.admin_key.get_secret_value())
+    assert 200 in {each.status_code for each in answers}
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_no_subscriber_finds_a_defect(
     api: Asking, served: str, postgresql: Settings, deployed: Connection, mode: str
 ) -> None:
@@ -106,14 +126,16 @@ def test_no_question_about_an_address_finds_a_defect(api: Asking, served: str, d
     assert {each["limit"] for each in found} >= {5}
 
 
-def fuzz(api: Asking, served: str, route: Route, mode: str, values: Values = VALUES) -> list[Any]:
+def fuzz(
+    api: Asking, served: str, route: Route, mode: str, values: Values = VALUES, *, key: str | None = None
+) -> list[Any]:
     """The answers to requests of a mode. Half of the paths name what exists, so that parameters are reached."""
     import schemathesis
 
     config = schemathesis.Config.from_dict(ONE_EVENT)
     schema = schemathesis.openapi.from_dict(api.get("/openapi.json").json(), config=config)
     asked = schema[route.path][route.method].as_strategy(generation_mode=schemathesis.GenerationMode(mode))
-    sent, answers = {"Authorization": f"Bearer {api.key}"}, list[Any]()
+    sent, answers = {"Authorization": f"Bearer {key or api.key}"}, list[Any]()
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(asked, st.data())

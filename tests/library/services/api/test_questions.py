@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import math
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.builders.views import a_lag_sample, a_view, forget, forget_samples, is_gone, merged_to
+from tests.deadline import deadline
 from tests.library.services.api.asking import Asking, asking
 from tests.library.services.api.shop_views import (
     ENGLISH,
@@ -22,6 +25,7 @@ from tests.library.services.api.shop_views import (
     reach,
     sell,
 )
+from truelog.services.api.rows import reads as reads_module
 from truelog.services.api.rows.parameters import RowParameters, question
 from truelog.services.api.rows.statement import RowQuestion
 from truelog.storage.database import Connection
@@ -66,6 +70,29 @@ def test_the_age_follows_from_the_lag(api: Asking, deployed: Connection) -> None
     assert 3.5 <= answer["age"] < 60
     assert answer["as_of"].endswith("Z")
     forget_samples(deployed)
+
+
+def test_no_request_waits_while_the_freshness_is_read_for_later_ones(
+    api: Asking, deployed: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = api.questions._reads
+    monkeypatch.setattr(reads_module, "_AHEAD_SECONDS", math.inf)
+    a_lag_sample(deployed, PAGES, [{"topic": "page_view", "partition": 0, "seconds": 3.5, "blind": ""}])
+
+    async def ages() -> list[float | None]:
+        monkeypatch.setattr(reads, "_fresh_until", time.monotonic() + 1_000)
+        async with reads._refreshing:  # the next reading has to wait, as if PostgreSQL were slow
+            first = await asyncio.wait_for(api.ask("GET", ROWS, params={"limit": 1}), deadline(10))
+        assert reads._renewal is not None
+        await reads._renewal
+        return [each.json()["age"] for each in (first, await api.ask("GET", ROWS, params={"limit": 1}))]
+
+    api.run(_forget_freshness(api))
+    assert api.get(ROWS, limit=1).json()["age"] is not None
+    forget_samples(deployed)
+    known, later = api.run(ages())
+    assert known is not None
+    assert later is None
 
 
 async def _forget_freshness(api: Asking) -> None:

@@ -1,4 +1,4 @@
-"""After an outage of PostgreSQL, however long it was, the API answers soon."""
+"""After an outage of PostgreSQL, however long it was, the API answers soon. It refuses requests during a restore."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.library.services.api.asking import Asking, asking
 from tests.library.services.api.shop_views import PAGES
 from tests.library.services.door import closed_door
 from truelog.services.api.rows import catalogue
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
 # By the three pools of connections.
@@ -31,4 +31,25 @@ def test_the_first_or_second_request_after_an_outage_is_answered(
             while door.looks < LOOKS:
                 assert statuses(api) == [503] * 3
             door.is_open = True
+            assert all(ANSWERED.intersection(each) for each in zip(statuses(api), statuses(api), strict=True))
+
+
+def test_a_request_while_the_database_is_restored_is_refused_and_answered_afterwards(
+    postgresql: Settings, deployed: Connection
+) -> None:
+    """The tables, or the rights to them, are not there yet."""
+    harm = (
+        ("ALTER SCHEMA truelog RENAME TO restoring", "ALTER SCHEMA restoring RENAME TO truelog"),
+        ("REVOKE USAGE ON SCHEMA truelog FROM api", "GRANT USAGE ON SCHEMA truelog TO api"),
+    )
+    with asking(postgresql) as api, connect(postgresql, autocommit=True) as connection:
+        assert {*statuses(api)} <= ANSWERED
+        for harmed, mended in harm:
+            connection.execute(harmed.encode())
+            try:
+                during = statuses(api)
+            finally:
+                connection.execute(mended.encode())
+            assert 503 in during
+            assert 500 not in during
             assert all(ANSWERED.intersection(each) for each in zip(statuses(api), statuses(api), strict=True))

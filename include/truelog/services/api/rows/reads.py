@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ _CONNECTION_SECONDS = 2.0  # the longest wait for a connection
 # Then the next request tries again. By default, a pool waits up to a minute between its own tries in a long outage.
 RECONNECT_SECONDS = 2.0
 _FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is measured every ten seconds
+_AHEAD_SECONDS = 0.5  # before it is too old, it is read again while requests go on with what is known
 FRESHNESS = "SELECT view, version, layer, as_of, reason FROM truelog.answer"
 SOURCES = "SELECT view, version, layer, clock, offsets::text, ids::text, state FROM truelog.served ORDER BY view"
 _READS = "SELECT reads FROM truelog.deployed WHERE view = %s"
@@ -75,11 +76,15 @@ class Reads:
         self._fresh: Mapping[str, Freshness] = {}
         self._fresh_until = 0.0
         self._refreshing = asyncio.Lock()
+        self._renewal: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self.pool.open()
 
     async def close(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
         await self.pool.close()
 
     async def repair(self) -> None:
@@ -162,10 +167,15 @@ class Reads:
     async def freshness(self, source: Source, *, pinned: bool = False) -> Freshness:
         """How fresh rows are. It is kept for a second, and read again at once if the rows are of another layer.
 
+        Steady requests do not wait for it: a request in the second half of this second lets it be read for later ones.
+
         pinned: the rows are of a version that was asked for.
         """
         known = self._fresh.get(source.view)
-        is_old = time.monotonic() > self._fresh_until
+        left = self._fresh_until - time.monotonic()
+        is_old = left < 0
+        if not is_old and left < _AHEAD_SECONDS and (self._renewal is None or self._renewal.done()):
+            self._renewal = asyncio.create_task(self._renew())
         if not is_old and pinned and known is not None and known.version != source.version:
             return _beside(source, known)
         if is_old or known is None or (known.version, known.layer) != (source.version, source.layer):
@@ -178,6 +188,12 @@ class Reads:
         if found is None or (found.version, found.layer) != (source.version, source.layer):
             return Freshness(source.version, source.layer, None, "the view is being replaced")
         return found
+
+    async def _renew(self) -> None:
+        """Read the freshness for later requests. After an error, the request that finds it too old tries again."""
+        with suppress(psycopg.Error):
+            async with self._refreshing:
+                await self._refresh()
 
     async def _refresh(self) -> None:
         async with self.pool.connection() as connection:

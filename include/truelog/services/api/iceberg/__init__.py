@@ -1,0 +1,1 @@
+"""The archive as a catalog of Iceberg's REST protocol, which only reads."""

@@ -1,0 +1,1 @@
+"""Tests of the archive by Iceberg's REST protocol."""
