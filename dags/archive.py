@@ -25,6 +25,7 @@ archived exactly once, every file must be in the bucket with the right size, and
 * `audit`: **records may be lost.** The log lists each fault by topic and partition. The records can be archived again
   while Kafka still has them, so act before Kafka's retention deletes them. `truelog archive audit --deep` shows what
   the broker still has. Restore missing files from the bucket backup. Until then, pause this DAG to prevent compaction.
+  If the log says `CatalogBehind`, nothing was audited: PostgreSQL was restored, so run `truelog archive adopt`.
 * `compact`: nothing is lost, but tables get slower to read. The task retries automatically after a conflict with an
   archiver commit. Report an error that persists.
 

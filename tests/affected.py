@@ -46,8 +46,13 @@ LOADS = {
     "tests/library/patterns/test_rule_shipped.py": ("include/rules/",),
     "tests/laws/test_golden_digest.py": ("tests/laws/golden/",),
     "tests/library/runtime/test_runtime_compose.py": ("tests/library/runtime/compose_spec/",),
+    "tests/library/runtime/helm.py": (
+        "deploy/helm/",
+        "docs/production.md",
+        "tests/library/runtime/kubernetes_schemas/",
+    ),
     "tests/library/standards.py": ("tests/library/reports/contracts/asyncapi_spec/",),
-    "tests/library/runtime/test_made_files.py": (".devcontainer/", "docs/monitoring/prometheus.yml"),
+    "tests/library/runtime/test_made_files.py": (".devcontainer/", "deploy/helm/", "docs/monitoring/prometheus.yml"),
     "tests/library/tables/superset_bundle.py": ("docs/monitoring/superset/",),
     "tests/library/tables/test_deploy_dashboard.py": ("docs/monitoring/",),
     "tests/library/services/test_registry.py": ("include/truelog/services/", "include/runtime/", "docker-compose.yml"),
@@ -133,6 +138,8 @@ def main(words: Sequence[str]) -> int:
         out.write(f"  the laws of {', '.join(selection.views)}\n")
     if any(name.startswith("include/pages/") for name in changed):
         out.write("  and, if Chromium is installed, `make browser`\n")
+    if any(name.startswith("deploy/") for name in changed):
+        out.write("  and `make chart`\n")
     out.flush()
     if given.list:
         return 0

@@ -52,14 +52,24 @@ def _generated(random_ports: bool) -> dict[str, str]:
     ports = _free_ports({name: secrets.choice(_RANDOM) for name in PORTS} if random_ports else PORTS)
     return {
         "kafka_bootstrap": f"{LOOPBACK}:{ports['kafka']}",
+        "kafka_controller_port": str(ports["controller"]),
+        "s3_endpoint": f"http://{LOOPBACK}:{ports['s3']}",
+        "database_port": str(ports["postgresql"]),
+        "airflow_port": str(ports["airflow"]),
+        **{f"{service}_port": str(ports[service]) for service in registry.HTTP},
+        "connect_port": str(ports["connect"]),
+        **generated_secrets(),
+    }
+
+
+def generated_secrets() -> dict[str, str]:
+    """New passwords and keys."""
+    return {
         "kafka_password": _secret(),
         **{user.password_setting: _secret() for user in KafkaUser if user is not KafkaUser.ADMIN},
-        "kafka_controller_port": str(ports["controller"]),
         "kafka_controller_password": _secret(),
-        "s3_endpoint": f"http://{LOOPBACK}:{ports['s3']}",
         "s3_access_key": _secret()[:20],
         "s3_secret_key": _secret(),
-        "database_port": str(ports["postgresql"]),
         "database_password": _secret(),
         "stager_password": _secret(),
         "catalog_password": _secret(),
@@ -69,14 +79,11 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "api_token_secret": _secret(),
         "erasure_secret": _secret(),
         "airflow_password": _secret(),
-        "airflow_port": str(ports["airflow"]),
         **{f"airflow_{user}_password": _secret() for user in ("admin", "oncall", "analyst")},
         "airflow_secret_key": _secret(),
         "airflow_jwt_secret": secrets.token_hex(64),  # HS512 needs a 64-byte key
         "airflow_fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        **{f"{service}_port": str(ports[service]) for service in registry.HTTP},
         **{f"{role}_key": api_key.generate_key(role) for role in api_key.FIRST},
-        "connect_port": str(ports["connect"]),
         "connect_password": _secret(),
         "source_password": _secret(),
         "visitor_salt": _secret(),

@@ -9,13 +9,23 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from runtime import chart
 from runtime.credentials import LOOPBACK, PORTS
 from truelog.services import registry
 from truelog.services.declaration import METRICS, Service
 from truelog.support.settings import PROJECT
 
-FILES = ("docker-compose.yml", ".devcontainer/devcontainer.json", "docs/monitoring/prometheus.yml")
-_PART = re.compile(r"(?P<begin>[^\n]* Begin (?P<name>[\w ]+) \([^\n]*\n).*?(?P<end>[^\n]* End (?P=name)\n)", re.DOTALL)
+CHART = "deploy/helm/truelog"
+FILES = (
+    "docker-compose.yml",
+    ".devcontainer/devcontainer.json",
+    "docs/monitoring/prometheus.yml",
+    f"{CHART}/processes.yaml",
+    f"{CHART}/values.schema.json",
+)
+_PART = re.compile(
+    r"(?P<begin>[^\n]* Begin (?P<name>[\w ]+) \([^\n]*\n).*?(?P<end>[^\n]* End (?P=name)[^\w\n]*\n)", re.DOTALL
+)
 _READY = "from runtime.services import SERVICES; from truelog.support.settings import Settings; "
 
 
@@ -73,6 +83,8 @@ _PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "settings": _settings,
     "ports": _ports,
     "targets": _targets,
+    "processes": chart.processes,
+    "setting names": chart.setting_names,
 }
 
 

@@ -54,7 +54,7 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
     A tethered platform ends with the process that started it.
     """
     if settings.stores == "own":
-        _prepare_own_stores(settings)
+        prepare_own_stores(settings)
     keeper.supervise(settings, _wanted(settings), tethered=tethered)
     chosen = [service for service in _wanted(settings) if service.name in set(services)]
     _prepare_running(settings, _STORES.difference(services))
@@ -156,7 +156,7 @@ def _prepare_running(settings: Settings, names: Iterable[str]) -> None:
             service.prepare(settings)
 
 
-def _prepare_own_stores(settings: Settings) -> None:
+def prepare_own_stores(settings: Settings) -> None:
     """Create what the platform needs in stores that others run, and register the event types.
 
     Raises:

@@ -1,7 +1,8 @@
 """The record of `make nightly`: the last commit at which each part was green. A house test fails if it is too old.
 
 A part counts only if no file has changed during the part: its commit must be what was tested. The age of a part that
-was never green is the age of this file, so the rule needs a first record within its first commits.
+was never green is the age of the rule that each file is recorded. So the rule needs a first record of each file within
+its first commits, and one of a later file at once.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 from tests.house.tree import git
 
 FILE = Path("tests", "nightly", "RECORD.json")  # in the project
-RULE = Path("tests", "nightly", "record.py")
+RULE = Path("tests", "nightly", "cases.py")  # records each file
 
 
 @dataclass(frozen=True)

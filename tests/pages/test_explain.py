@@ -11,7 +11,8 @@ import pytest
 
 from runtime.airflow_client import Airflow
 from tests.builders.erasures import lacks
-from tests.library.archive_files import TOPIC
+from tests.library.archive_files import TOPIC, append_value
+from tests.library.restored_catalog import restored
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
 from tests.pages.plausible_answer import ANSWER, MANY, QUESTION, ROW, WHERE
@@ -129,3 +130,14 @@ def test_a_view_that_is_too_large_is_refused_with_its_command(readable: Settings
     refused = explain_job.answer_question(few, QUESTION)["refused"]
     assert refused.startswith("the view has 3 records, which are too many. Run `truelog explain page_views ")
     assert explain_job.answer_question(few, Question("no", ("a=1",)))["refused"].startswith("There is no view 'no'")
+
+
+def test_a_catalog_that_was_restored_explains_nothing(
+    readable: Settings, pages: Settings, users: dict[str, Airflow]
+) -> None:
+    """Its files may have people who were forgotten since. This test is the last one, because nothing adopts it."""
+    with restored(readable):
+        append_value(readable, 3, b"{}")
+    cost = json.load(fetch(users["analyst"], "GET", "data/explain/cost?view=page_views"))
+    for refused in (cost["refused"], explain_job.answer_question(readable, QUESTION)["refused"]):
+        assert "run `truelog archive adopt`" in refused

@@ -70,8 +70,8 @@ HTTP: dict[str, tuple[int, int]] = {
     "data/rules?match=_7": (19, 60),
     f"data/pattern?name={RULE}": (19, 130),
     f"data/search?name={SEARCH}": (19, 100),
-    "data/dead-letters?hours=100000": (31, 60),
-    "data/dead-letters?hours=100000&type=page_view&text=e&order=reason&skip=5000": (31, 60),
+    "data/dead-letters?hours=100000": (40, 60),
+    "data/dead-letters?hours=100000&type=page_view&text=e&order=reason&skip=5000": (40, 60),
     "data/records?topic=dead_letter": (21, 40),
     "data/record?topic=dead_letter&partition=0&offset=5000": (30, 100),
 }

@@ -79,6 +79,7 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
 
     Raises:
         BadInput: the query is not one valid SELECT; the message says where it fails.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         QueryTooSlow: the time limit ended.
     """
     began = time.monotonic()
@@ -138,15 +139,19 @@ def open_dataset(catalog: "Catalog", event_type: "EventType", where: str = "true
     """The files that may contain records of the event type that match `where`.
 
     A column is NULL in files that are older than the column.
+
+    Raises:
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
     """
     from pyiceberg.exceptions import NoSuchTableError
 
+    from truelog.archive.catalog_pointer import load_newest
     from truelog.archive.schema import arrow_schema
     from truelog.archive.table import identifier
 
     schema = arrow_schema(event_type)
     try:
-        table = catalog.load_table(identifier(event_type.name))
+        table = load_newest(catalog, identifier(event_type.name), event_type.topic_id)
     except NoSuchTableError:
         return ds.dataset(schema.empty_table())
     tasks = list(table.scan(where).plan_files())

@@ -6,6 +6,7 @@ needs at most 256 MB, however many records the archive has (`archive.audit_offse
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from truelog.archive.audit import (
     overlaps,
 )
 from truelog.archive.audit_offsets import AuditedRecords, Window, runs
+from truelog.archive.catalog_pointer import load_newest
 from truelog.archive.table import Progress, erased_counts, ever_live, identifier, open_catalog
 from truelog.control import event_registry, log_cuts
 from truelog.log import topics
@@ -56,10 +58,14 @@ class BrokerOffsets:
 
 
 def run_audit(settings: Settings, *, deep: bool = False) -> AuditReport:
-    """Audit every registered topic, and store the result."""
+    """Audit every registered topic, and store the result.
+
+    Raises:
+        CatalogBehind: the database was restored from a backup, so the catalog names files that may be deleted.
+    """
     types, evidence, orphans = event_registry.event_types(settings), list[Evidence](), 0
     with open_catalog(settings) as catalog:
-        tables = _tables(catalog, types)
+        tables = _tables(catalog, {name: each.topic_id for name, each in types.items()})
         audited = tables.keys() | (types.keys() & topics.existing_topics(topics.client(settings)))
         begins = topics.earliest_offsets(settings, audited)
         with connect(settings) as connection:
@@ -89,10 +95,14 @@ def _never_archived(registered: Positions, log: BrokerOffsets) -> Iterator[Evide
 
 
 def incomplete_ranges(settings: Settings, names: Iterable[str]) -> list[str]:
-    """File faults of these topics that the tables and the bucket show without the broker."""
+    """File faults of these topics that the tables and the bucket show without the broker.
+
+    Raises:
+        CatalogBehind: the database was restored from a backup, so the catalog names files that may be deleted.
+    """
     found: list[str] = []
     with open_catalog(settings) as catalog:
-        for table in _tables(catalog, names).values():
+        for table in _tables(catalog, dict.fromkeys(names, "")).values():
             found += file_faults(table, object_sizes(settings, f"{table.location()}/data/"))
     return found
 
@@ -118,13 +128,11 @@ def unreadable_files(table: Table, listed: Mapping[str, int]) -> list[str]:
     return [f"{f.file_path} is missing or incomplete" for f in files if listed.get(f.file_path) != f.file_size_in_bytes]
 
 
-def _tables(catalog: Catalog, types: Iterable[str]) -> dict[str, Table]:
+def _tables(catalog: Catalog, ids: Mapping[str, str]) -> dict[str, Table]:
     tables = {}
-    for name in types:
-        try:
-            tables[name] = catalog.load_table(identifier(name))
-        except NoSuchTableError:
-            continue
+    for topic, topic_id in ids.items():
+        with suppress(NoSuchTableError):
+            tables[topic] = load_newest(catalog, identifier(topic), topic_id)
     return tables
 
 

@@ -14,21 +14,25 @@ A crash before the write leaves a pointer that is a few commits old. The next st
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 from botocore.exceptions import ClientError
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy import text
 
 from truelog.storage import bucket
+from truelog.storage.database import Connection
 from truelog.storage.locks import Locks
 from truelog.support.errors import CatalogBehind, ServiceDown
+from truelog.support.settings import CATALOG
 
 PREFIX = "_catalog/"
 TOPIC_ID = "truelog.topic-id"  # the table property with the id of the archived topic
@@ -36,6 +40,13 @@ TOPIC_ID = "truelog.topic-id"  # the table property with the id of the archived 
 _CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _UNCONDITIONAL = frozenset({"NotImplemented", "501"})  # an object store without conditional writes
 _ATTEMPTS = 5
+_LONGEST_KEPT = 300.0  # seconds, after which a lost metadata file is noticed although the catalog has not changed
+_LOCATIONS = """
+    SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg.iceberg_tables
+    WHERE catalog_name = %s AND table_namespace || '.' || table_name = ANY(%s) AND metadata_location IS NOT NULL
+"""
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ def advance_pointer(table: Table) -> None:
     with _locked(table, name):
         for _ in range(_ATTEMPTS):
             stored = _stored(table)
-            _refresh(table)  # after the pointer was read: see `require_newest`
+            _refresh(table)  # after the pointer was read: see `load_newest`
             if stored is not None and (stored.location, stored.topic_id) == _target(table):
                 return
             _require_descendant(table, stored)
@@ -79,21 +90,29 @@ def advance_pointer(table: Table) -> None:
     raise ServiceDown(f"{name}: its pointer in the bucket changed {_ATTEMPTS} times while it was being written")
 
 
-def require_newest(table: Table) -> None:
-    """Refuse a catalog that was restored from a backup, because it lacks the files that were committed since then.
+def load_newest(catalog: Catalog, name: str, topic_id: str = "") -> Table:
+    """The table, for whatever changes it or reads its records: what was erased is not in it.
 
-    The pointer is read before the catalog, so a commit in between only makes the catalog newer.
+    A catalog that was restored from a backup is refused, because it lacks what was committed or erased since then. The
+    pointer is read before the catalog, so a commit in between only makes the catalog newer.
 
     Raises:
-        CatalogBehind: the pointer names metadata that is not in the table's history.
+        CatalogBehind: the pointer names metadata that is not in the table's history, or a lost table of this topic.
+        NoSuchTableError: nothing of this topic was ever archived.
     """
-    stored = _stored(table)
-    _refresh(table)
+    stored = read_pointer(catalog.properties, catalog.properties["warehouse"].split("/")[2], name)
+    try:
+        table = load_table(catalog, name)
+    except NoSuchTableError:
+        if stored is not None and stored.topic_id in (None, topic_id):
+            raise _behind(name, "has no such table", stored.location) from None
+        raise
     _require_descendant(table, stored)
+    return table
 
 
 def load_table(catalog: Catalog, name: str) -> Table:
-    """The table as the catalog knows it.
+    """The table as the catalog knows it, which may be an earlier version: only for what shows no records.
 
     Raises:
         CatalogBehind: the catalog names metadata that the table's later commits have deleted.
@@ -101,7 +120,33 @@ def load_table(catalog: Catalog, name: str) -> Table:
     try:
         return catalog.load_table(name)
     except FileNotFoundError as missing:
-        raise behind(name, "names metadata that was deleted", "newer metadata") from missing
+        raise _behind(name, "names metadata that was deleted", "newer metadata") from missing
+
+
+def metadata_locations(connection: Connection, tables: Iterable[str]) -> dict[str, str]:
+    """The metadata that the catalog names now for each of these tables, as far as they exist; in one query."""
+    found = connection.execute(_LOCATIONS, (CATALOG, list(tables))).fetchall()
+    return {str(table): str(location) for table, location in found}
+
+
+class Unchanged(Generic[Read]):
+    """What was read from tables, by name, for a process that looks again and again.
+
+    A metadata file never changes, so what was read from a table is true while the catalog names the same file. Only
+    what was read last is kept, so a catalog that names earlier metadata, as after a restore, has changed, too. After
+    some minutes the table is read again in any case, because the object store may have lost the file.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[str, float, Read]] = {}
+
+    def get(self, table: str, location: str) -> Read | None:
+        """What was read from this metadata of the table lately, or None."""
+        kept, since, read = self._kept.get(table, ("", 0.0, None))
+        return read if kept == location and time.monotonic() - since < _LONGEST_KEPT else None
+
+    def keep(self, table: str, location: str, read: Read) -> None:
+        self._kept[table] = (location, time.monotonic(), read)
 
 
 def _refresh(table: Table) -> None:
@@ -109,10 +154,10 @@ def _refresh(table: Table) -> None:
     try:
         table.refresh()
     except FileNotFoundError as missing:
-        raise behind(name, "names metadata that was deleted", "newer metadata") from missing
+        raise _behind(name, "names metadata that was deleted", "newer metadata") from missing
 
 
-def behind(name: str, catalog: str, stored: str) -> CatalogBehind:
+def _behind(name: str, catalog: str, stored: str) -> CatalogBehind:
     """The error about a table whose catalog entry is older than the bucket."""
     return CatalogBehind(
         f"{name}: the catalog {catalog}, but the bucket has {stored}. Was the database restored from a backup? "
@@ -140,7 +185,21 @@ def _require_descendant(table: Table, stored: Pointer | None) -> None:
     older = version(stored.location) < version(table.metadata_location)
     if not other_table and older and not table.io.new_input(stored.location).exists():
         return  # so old that the table's own commits have deleted it
-    raise behind(".".join(table.name()), f"names {table.metadata_location}", stored.location)
+    raise _behind(".".join(table.name()), f"names {table.metadata_location}", stored.location)
+
+
+@contextmanager
+def turn(catalog: Catalog, name: str, *, alone: bool) -> Iterator[None]:
+    """Commit to the table while an erasure that was overtaken does not, or `alone`, while no append does.
+
+    Iceberg decides which commit is right. The turn only lets an erasure commit that appends have overtaken, so a
+    session that is lost meanwhile is no error.
+    """
+    lock = f"pg_advisory_xact_lock{'' if alone else '_shared'}({Locks.ARCHIVE_TURN.of(':name')})"
+    with cast(SqlCatalog, catalog).engine.connect() as connection:  # closing it ends the transaction and the lock
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '1min'"))  # for a slow object store
+        connection.execute(text(f"SELECT {lock}"), {"name": name})
+        yield
 
 
 @contextmanager

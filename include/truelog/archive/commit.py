@@ -28,7 +28,7 @@ from pyiceberg.table.update import (
     ValidatableTableRequirement,
 )
 
-from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
+from truelog.archive.catalog_pointer import advance_pointer, load_newest, turn
 from truelog.archive.table import Progress, Ranges, identifier, require_same_topic
 from truelog.support.errors import Stale
 
@@ -63,11 +63,10 @@ def commit(catalog: Catalog, append: Append) -> Table:
         Stale: the table's positions are not where the files begin.
         CatalogBehind: the bucket has a newer version of the table than the catalog.
     """
-    table = load_table(catalog, identifier(append.topic))
+    table = load_newest(catalog, identifier(append.topic), append.topic_id)
     require_same_topic(table, append.topic_id)
-    require_newest(table)
     try:
-        with table.transaction() as transaction:
+        with turn(catalog, identifier(append.topic), alone=False), table.transaction() as transaction:
             _Advance(transaction, append).commit()
             # Needed even if there are no files: pyiceberg retries only transactions that contain an append.
             with transaction.update_snapshot().merge_append() as snapshot:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from truelog.archive import file_reader, log_day
-from truelog.archive.catalog_pointer import read_pointer
+from truelog.archive.catalog_pointer import load_newest, read_pointer
 from truelog.archive.log_day import LogDays
 from truelog.archive.schema import LOG_DAY, column_of
 from truelog.archive.table import (
@@ -118,6 +118,7 @@ def read_records(
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         MeaningChanged: the types do not know a version that judges some of these records.
     """
     with connect(settings) as connection:
@@ -202,7 +203,8 @@ def scan_cost(settings: Settings, wanted: Wanted) -> ScanCost:
         condition = f"(partition = {each.partition} AND offset >= {each.start} AND offset < {each.end})"
         conditions.setdefault(each.topic, []).append(condition)
     with open_catalog(settings) as catalog:
-        scans = [catalog.load_table(identifier(topic)).scan(" OR ".join(c)) for topic, c in conditions.items()]
+        tables = {topic: load_newest(catalog, identifier(topic), wanted.ids.get(topic, "")) for topic in conditions}
+        scans = [tables[topic].scan(" OR ".join(each)) for topic, each in conditions.items()]
         sizes = [task.file.file_size_in_bytes for scan in scans for task in scan.plan_files()]
     return ScanCost(sum(each.end - each.start for each in wanted.ranges), len(sizes), sum(sizes))
 
@@ -211,7 +213,7 @@ def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
     """Whether the topic has a valid event before these positions."""
     with open_catalog(settings) as catalog:
         try:
-            table = catalog.load_table(identifier(topic))
+            table = load_newest(catalog, identifier(topic), before.ids.get(topic, ""))
         except NoSuchTableError:
             return False
         valid = "invalid IS NULL AND erased = false AND partition = {} AND offset < {}"
@@ -282,7 +284,7 @@ def _open_wanted(settings: Settings, topic: str, wanted: Wanted) -> tuple[Table,
     ranges = [each for each in wanted.ranges if each.topic == topic]
     with open_catalog(settings) as catalog:
         try:
-            table = catalog.load_table(identifier(topic))
+            table = load_newest(catalog, identifier(topic), wanted.ids.get(topic, ""))
         except NoSuchTableError:
             raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?") from None
     if topic in wanted.ids:

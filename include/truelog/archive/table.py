@@ -7,10 +7,11 @@ neither compaction nor snapshot expiry can lose the positions.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
@@ -19,18 +20,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.archive.catalog_pointer import (
     TOPIC_ID,
+    Unchanged,
     advance_pointer,
-    behind,
+    load_newest,
     load_table,
-    read_pointer,
-    require_newest,
+    metadata_locations,
 )
 from truelog.archive.schema import arrow_schema
 from truelog.control import event_registry
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionKey
-from truelog.schema.event import EventType, EventTypes
+from truelog.schema.event import EventType
 from truelog.storage import db_snapshot
 from truelog.support.errors import CatalogBehind, ServiceDown, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
@@ -124,14 +125,12 @@ def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: 
         TopicRecreated: the table contains another topic with this name.
     """
     try:
-        table = load_table(catalog, identifier(event_type.name))
+        table = load_newest(catalog, identifier(event_type.name), topic_id)
     except NoSuchTableError:
-        _require_new(catalog, event_type.name, topic_id)
         return _create(
             catalog, event_type, Progress(topic_id, dict(began), {}, dict(began), readings={event_type.reading: {}})
         )
     require_same_topic(table, topic_id)
-    require_newest(table)
     with table.update_schema() as update:
         update.union_by_name(arrow_schema(event_type))
     if missing := {name: value for name, value in _PROPERTIES.items() if name not in table.properties}:
@@ -139,18 +138,6 @@ def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: 
             change.set_properties(missing)
     advance_pointer(table)
     return table
-
-
-def _require_new(catalog: Catalog, topic: str, topic_id: str) -> None:
-    """Refuse a catalog in which the table is only missing.
-
-    Raises:
-        CatalogBehind: the bucket has a table of this topic.
-    """
-    name = identifier(topic)
-    stored = read_pointer(catalog.properties, catalog.properties["warehouse"].split("/")[2], name)
-    if stored is not None and stored.topic_id in (None, topic_id):
-        raise behind(name, "has no such table", stored.location)
 
 
 def require_same_topic(table: Table, topic_id: str) -> None:
@@ -164,18 +151,19 @@ def require_same_topic(table: Table, topic_id: str) -> None:
         )
 
 
-def require_adopted(settings: Settings, types: EventTypes) -> None:
-    """Refuse a catalog that was restored from a backup, for commands that rely on what has happened since then.
+def require_adopted(settings: Settings, ids: Mapping[str, str]) -> None:
+    """Refuse a catalog that was restored from a backup, for what relies on all that has happened since then.
+
+    `ids` has the id of each topic.
 
     Raises:
-        CatalogBehind: the bucket has a newer version of a table of these event types. The message says what to do.
+        CatalogBehind: the bucket has a newer version of a topic's table. The message says what to do.
+        ServiceDown: the catalog or the object store does not answer.
     """
-    with open_catalog(settings) as catalog:
-        for name, event_type in types.items():
-            try:
-                require_newest(load_table(catalog, identifier(name)))
-            except NoSuchTableError:
-                _require_new(catalog, name, event_type.topic_id)
+    with stores_answer(), open_catalog(settings) as catalog:
+        for topic, topic_id in ids.items():
+            with suppress(NoSuchTableError):
+                load_newest(catalog, identifier(topic), topic_id)
 
 
 @contextmanager
@@ -183,7 +171,7 @@ def stores_answer() -> Iterator[None]:
     """Read the archive in this context. Raises ServiceDown if the catalog or the object store does not answer."""
     try:
         yield
-    except (OSError, SQLAlchemyError) as failed:
+    except (OSError, SQLAlchemyError, BotoCoreError, ClientError) as failed:
         raise ServiceDown(f"archive: the catalog or the object store did not answer: {failed}") from failed
 
 
@@ -201,41 +189,73 @@ def archived_reach(settings: Settings, topics: Iterable[str]) -> tuple[Positions
 
     Raises: as `archived_positions`.
     """
+    offsets, ids, epochs = {}, {}, dict[PartitionKey, int]()
+    for topic, table in _load_tables(settings, topics).items():
+        progress = Progress.of(table.metadata)
+        offsets[topic], ids[topic] = progress.positions, progress.topic_id
+        epochs |= {(topic, partition): epoch for partition, epoch in progress.epochs.items()}
+    return Positions(offsets, ids), epochs
+
+
+class ArchivePosition:
+    """The end of the archive in each registered topic, for a process that asks again and again.
+
+    It asks the catalog which tables have changed, and reads only their metadata.
+    """
+
+    def __init__(self) -> None:
+        self._known = Unchanged[Progress]()
+
+    def load(self, settings: Settings) -> Positions:
+        """The end of the archive now.
+
+        If a topic has no table yet, the archive is where the topic began when it was registered. Otherwise, a topic
+        that the archive never began would be missing from every report.
+
+        Raises:
+            ServiceDown: a store does not answer, or the catalog is older than the bucket.
+        """
+        with db_snapshot.read_snapshot(settings) as connection:
+            registered = event_registry.beginnings(connection)
+            locations = metadata_locations(connection, map(identifier, registered.offsets))
+        archived = self._load_archived(settings, {t: locations.get(identifier(t)) for t in registered.offsets})
+        offsets = {topic: progress.positions for topic, progress in archived.items()}
+        ids = {topic: progress.topic_id for topic, progress in archived.items()}
+        return Positions({**registered.offsets, **offsets}, {**registered.ids, **ids})
+
+    def _load_archived(self, settings: Settings, locations: Mapping[str, str | None]) -> dict[str, Progress]:
+        """The progress of the topics that have a table, given the metadata that the catalog names."""
+        found = {t: self._known.get(identifier(t), location) for t, location in locations.items() if location}
+        changed = [topic for topic, progress in found.items() if progress is None]
+        for topic, table in (_load_tables(settings, changed) if changed else {}).items():
+            found[topic] = progress = Progress.of(table.metadata)
+            self._known.keep(identifier(topic), table.metadata_location, progress)
+        return {topic: progress for topic, progress in found.items() if progress is not None}
+
+
+def archive_position(settings: Settings) -> Positions:
+    """The end of the archive in each registered topic, for a process that asks once. See `ArchivePosition`."""
+    return ArchivePosition().load(settings)
+
+
+def _load_tables(settings: Settings, topics: Iterable[str]) -> dict[str, Table]:
+    """The tables of these topics, as far as they exist.
+
+    Raises:
+        ServiceDown: the catalog or the object store does not answer, or the catalog is older than the bucket.
+    """
+    found = dict[str, Table]()
     try:
         with open_catalog(settings) as catalog:
-            return _reach(catalog, topics)
+            for topic in topics:
+                with suppress(NoSuchTableError):
+                    found[topic] = load_table(catalog, identifier(topic))
     except CatalogBehind as refused:
         raise ServiceDown(f"archive: {refused}") from refused
     except (OSError, SQLAlchemyError) as failed:
         why = f"the catalog or the object store did not answer: {failed}; see `truelog status`."
         raise ServiceDown(f"archive: {why}") from failed
-
-
-def archive_position(settings: Settings) -> Positions:
-    """The end of the archive in each registered topic.
-
-    If a topic has no table yet, the archive is where the topic began when it was registered. Otherwise, a topic that
-    the archive never began would be missing from every report.
-
-    Raises:
-        ServiceDown: a store does not answer, or the catalog is older than the bucket.
-    """
-    with db_snapshot.read_snapshot(settings) as connection:
-        registered = event_registry.beginnings(connection)
-    archived = archived_positions(settings, registered.offsets)
-    return Positions({**registered.offsets, **archived.offsets}, {**registered.ids, **archived.ids})
-
-
-def _reach(catalog: Catalog, topics: Iterable[str]) -> tuple[Positions, Epochs]:
-    offsets, ids, epochs = {}, {}, dict[PartitionKey, int]()
-    for topic in topics:
-        try:
-            progress = Progress.of(load_table(catalog, identifier(topic)).metadata)
-        except NoSuchTableError:
-            continue
-        offsets[topic], ids[topic] = progress.positions, progress.topic_id
-        epochs |= {(topic, partition): epoch for partition, epoch in progress.epochs.items()}
-    return Positions(offsets, ids), epochs
+    return found
 
 
 def _create(catalog: Catalog, event_type: EventType, progress: Progress) -> Table:

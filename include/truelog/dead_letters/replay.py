@@ -24,7 +24,7 @@ from truelog.dead_letters.store import Coordinates, DeadLetter
 from truelog.log import topics
 from truelog.log.access import REPLAY_TRANSACTIONS
 from truelog.log.kafka_producer import client_error
-from truelog.schema.event import EventType
+from truelog.schema.event import EventTypes, registered_topics
 from truelog.sources.collector.classifier import ClassifiedRecord, Defect, EventClassifier, Receipt
 from truelog.sources.collector.parser import parse_event
 from truelog.storage import audit_trail
@@ -38,8 +38,6 @@ from truelog.support.settings import KafkaUser, Settings
 _PORTION = 500  # dead letters in one transaction
 _TRANSACTION_MS = 20_000  # a replay that is killed delays readers of its target topics by at most this time
 _INTERRUPTED = "an interrupted replay may have sent it; a replay without --dry-run finds out"
-
-EventTypes = Mapping[str, EventType]
 
 
 @dataclass
@@ -64,7 +62,7 @@ def preview(settings: Settings, types: EventTypes, letters: Iterable[DeadLetter]
     Raises:
         CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
     """
-    require_adopted(settings, types)
+    require_adopted(settings, registered_topics(types))
     with connect(settings, autocommit=True) as connection:
         unknown = {each.letter: _INTERRUPTED for each in ledger.unconfirmed(connection)}
         run = _Replay(settings, types, connection, unknown)
@@ -81,7 +79,7 @@ def replay(settings: Settings, types: EventTypes, letters: Iterable[DeadLetter],
         Fenced: another replay is running, or has taken over.
         ServiceDown: Kafka did not accept a portion. Run the replay again.
     """
-    require_adopted(settings, types)  # 1
+    require_adopted(settings, registered_topics(types))  # 1
     with connect(settings, autocommit=True) as connection, _only_replay(connection):  # 2
         try:
             producer = _producer(settings)  # from here on, no predecessor can write

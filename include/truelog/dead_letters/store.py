@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from truelog.archive.analyst import open_dataset
 from truelog.archive.schema import TIME
-from truelog.archive.table import archived_positions, open_catalog
+from truelog.archive.table import archived_positions, open_catalog, require_adopted
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import kafka_reader, topics
 from truelog.log.positions import Range
@@ -83,11 +83,17 @@ class LetterStore:
     """All dead letters up to the log's end at the time when the store was opened."""
 
     def __init__(self, settings: Settings) -> None:
+        """Open the store.
+
+        Raises:
+            CatalogBehind: the database was restored from a backup. Kafka still has records that the archive has erased.
+        """
         self._settings = settings
         broker = topics.client(settings)
         self._archived = archived_positions(settings, [DEAD_LETTER])
         begins, ends = topics.begins(broker, [DEAD_LETTER]), topics.committed_ends(broker, [DEAD_LETTER])
         self._log_id = ends.ids[DEAD_LETTER]
+        require_adopted(settings, ends.ids)
         is_same = self._archived.ids.get(DEAD_LETTER) == self._log_id
         self._tail = (begins.latest(self._archived) if is_same else begins).ranges_to(ends)
 

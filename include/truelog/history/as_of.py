@@ -73,6 +73,7 @@ def open_past(context: BatchContext, compiled: CompiledView, at: datetime) -> It
     Raises:
         BadInput: the time is before the first tick.
         ArchiveBehind: the archive has not reached the time yet.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         NotMade, CodeChanged, MeaningChanged: the view has no table yet, or other code made it.
     """
     began = time.monotonic()
@@ -92,6 +93,7 @@ def positions_at(rebuilder: Rebuilder, at: datetime | None) -> tuple[clock.Tick,
     Raises:
         BadInput: the time is before the first tick.
         ArchiveBehind: the archive has not reached the time yet.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
     """
     reads, settings = rebuilder.compiled.view.reads, rebuilder.context.settings
     archived = archived_positions(settings, (*reads, clock.TOPIC))

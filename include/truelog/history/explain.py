@@ -113,7 +113,7 @@ def explain(
 
     Raises:
         BadInput: the key or the page is wrong.
-        ArchiveBehind: no record of a topic is archived yet.
+        ArchiveBehind, CatalogBehind: no record of a topic is archived yet, or the catalog is that of a backup.
         NotMade, CodeChanged, MeaningChanged: the view has no table yet, or other code made it.
     """
     began, settings = time.monotonic(), context.settings

@@ -28,6 +28,7 @@ def explain_cost(settings: Settings, name: str, view: View) -> ScanCost:
     Raises:
         NotMade: the view has no table.
         ArchiveBehind: no record of a topic is archived yet.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         TopicRecreated: the archive contains another topic with this name.
         ServiceDown: the database, the catalog or the object store does not answer.
     """

@@ -19,6 +19,7 @@ from truelog.support.errors import (
     ArchiveBehind,
     BadDeclaration,
     BadInput,
+    CatalogBehind,
     CodeChanged,
     MeaningChanged,
     NotMade,
@@ -26,7 +27,16 @@ from truelog.support.errors import (
 )
 
 # Why a row cannot be explained now: an answer for the user, and no fault of the job.
-REFUSALS = (ArchiveBehind, BadDeclaration, BadInput, CodeChanged, MeaningChanged, NotMade, TopicRecreated)
+REFUSALS = (
+    ArchiveBehind,
+    BadDeclaration,
+    BadInput,
+    CatalogBehind,
+    CodeChanged,
+    MeaningChanged,
+    NotMade,
+    TopicRecreated,
+)
 
 
 @dataclass(frozen=True)

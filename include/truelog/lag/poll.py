@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
-from truelog.archive.table import archive_position
+from truelog.archive.table import ArchivePosition
 from truelog.control import application, log_cuts, view_tables
 from truelog.control.application import ARCHIVE
 from truelog.lag.history import ReaderPoll
@@ -63,11 +63,11 @@ def polled_views(settings: Settings) -> PolledReaders:
     }
 
 
-def polled_archive(settings: Settings) -> PolledReaders:
-    """The archive, or nothing if no event type is registered."""
+def polled_archive(settings: Settings, archive: ArchivePosition | None = None) -> PolledReaders:
+    """The archive, or nothing if no event type is registered. A process that polls again and again gives `archive`."""
     with db_snapshot.read_snapshot(settings) as connection:
         batch_at = _batch_at(application.load_status(connection, ARCHIVE))
-    position = ReaderPosition(0, archive_position(settings))
+    position = ReaderPosition(0, (archive or ArchivePosition()).load(settings))
     return {ARCHIVE: _reader(position, batch_at)} if position.positions.offsets else {}
 
 

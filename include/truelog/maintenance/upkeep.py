@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from truelog.alerts import store as alert_store
-from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
+from truelog.archive.catalog_pointer import advance_pointer, load_newest
 from truelog.archive.table import NAMESPACE, archived_positions, open_catalog
 from truelog.batch import base, partials
 from truelog.batch.batch_context import BatchContext, open_batch
@@ -108,7 +108,7 @@ def table_names(settings: Settings) -> list[str]:
 
 def _maintain(spark: SparkSession, settings: Settings, name: str) -> TableUpkeep:
     with open_catalog(settings) as catalog:
-        require_newest(load_table(catalog, name))
+        load_newest(catalog, name)  # otherwise newer files would be removed as orphans
         rewritten = 0 if name.startswith(f"{base.NAMESPACE}.") else compact(spark, name)  # one file for each slice
         expire(spark, name)
         done = TableUpkeep(name, rewritten, remove_orphans(spark, name))

@@ -53,3 +53,5 @@ class Service:
     http: Http | None = None
     check: Check | None = None  # of a service without HTTP
     folders: tuple[str, ...] = ()  # of the checkout, which it reads besides `include`
+    secrets: tuple[str, ...] = ()  # the secret settings that it needs besides those of the stores and its principal's
+    several: bool = False  # several processes may run at once

@@ -20,6 +20,7 @@ class Locks(StrEnum):
     LAUNCH = "hashtextextended('launch ' || %s, 0)"  # the start and the stop of an application
     DELIVERY = "hashtextextended('tell ' || %s, 0)"  # to a receiver of alerts
     ARCHIVE_TABLE = "hashtextextended(%s, 1)"  # the pointer to its newest version; the name has no space
+    ARCHIVE_TURN = "hashtextextended('turn ' || %s, 1)"  # shared by appends; alone, for an erasure that they overtook
     KEYS_IN_USE = "hashtextextended('keys in use ' || %s, 1)"  # the number of keys with a state, of an event type
     COMPARISON = "hashtextextended('reconcile ' || %s, 1)"  # the copies of a view's table
     STAGED_ROWS = "hashtextextended(%s, 2)"  # shared by the sessions that stage rows of a table

@@ -7,12 +7,14 @@ archives the other topics, and examines all topics again at intervals.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table import Table
 
 from truelog.archive.accept_loss import lost_ranges
+from truelog.archive.catalog_pointer import Unchanged, metadata_locations
 from truelog.archive.table import Progress, ensure_table, identifier
 from truelog.control import event_registry, log_cuts, topic_status
 from truelog.control.application import ARCHIVE
@@ -41,6 +43,14 @@ class Assessment:
     reached: Epochs = field(default_factory=dict)  # the leader epochs in which the archive reached its positions
 
 
+class _Ensured(NamedTuple):
+    """A topic's table, which has the columns of this type and is the newest that the bucket knows."""
+
+    event_type: EventType
+    topic_id: str
+    table: Table
+
+
 def require_uncut(settings: Settings, archived: Positions, reached: Epochs, now: Epochs) -> None:
     """Require that the log still has the archived records.
 
@@ -60,6 +70,7 @@ class ArchiveTopics:
         self._settings, self._catalog, self._types = settings, catalog, types
         self._broker = topics.client(settings)
         self._assessed = Assessment()
+        self._ensured = Unchanged[_Ensured]()
 
     def assess(self) -> Assessment:
         """Assess every topic and record the topics that are suspended."""
@@ -80,9 +91,11 @@ class ArchiveTopics:
         now = take_epochs(self._broker, health.earliest)
         with connect(self._settings) as connection:
             began = health.earliest.earliest(event_registry.beginnings(connection).only(offsets))
+            locations = metadata_locations(connection, map(identifier, offsets))
         for name, topic_id in health.earliest.ids.items():
             try:
-                tables[name] = self._table(self._types[name], topic_id, began.offsets[name])
+                location = locations.get(identifier(name))
+                tables[name] = self._table(self._types[name], topic_id, began=began.offsets[name], location=location)
                 progress = Progress.of(tables[name].metadata)
                 of_topic = Positions({name: progress.positions}, {name: topic_id})
                 epochs = {(name, p): epoch for p, epoch in progress.epochs.items()}
@@ -100,7 +113,16 @@ class ArchiveTopics:
         good = {name: table for name, table in tables.items() if name not in bad}
         return Assessment(begin.only(good), good, bad, {key: e for key, e in reached.items() if key[0] in good})
 
-    def _table(self, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
+    def _table(self, event_type: EventType, topic_id: str, *, began: Mapping[int, int], location: str | None) -> Table:
+        """The topic's table. It is ensured again only if the topic, its type or the catalog's metadata has changed."""
+        name = identifier(event_type.name)
+        ensured = self._ensured.get(name, location) if location else None
+        if ensured is None or (ensured.event_type, ensured.topic_id) != (event_type, topic_id):
+            ensured = _Ensured(event_type, topic_id, self._ensure(event_type, topic_id, began))
+            self._ensured.keep(name, ensured.table.metadata_location, ensured)
+        return ensured.table
+
+    def _ensure(self, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
         try:
             return ensure_table(self._catalog, event_type, topic_id, began)
         except (ValidationError, ValueError) as error:

@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -17,9 +17,10 @@ from tests.deadline import deadline, until
 from tests.library.advisory_lock import require_waiting
 from tests.library.archive_files import append
 from tests.library.registered import forget
+from tests.library.restored_catalog import restored
 from truelog.archive import catalog_pointer, log_day
 from truelog.archive.audit_evidence import incomplete_ranges
-from truelog.archive.catalog_pointer import read_pointer, require_newest
+from truelog.archive.catalog_pointer import load_newest, read_pointer
 from truelog.archive.commit import commit
 from truelog.archive.log_day import Start
 from truelog.archive.table import Progress, archived_positions, ensure_table, identifier, open_catalog
@@ -91,19 +92,6 @@ def archive(postgresql: Settings, s3: Settings) -> Iterator[Archive]:
         yield archive
 
 
-@contextmanager
-def restored(settings: Settings) -> Iterator[None]:
-    """Restore the catalog's tables to their state before the block."""
-    with connect(settings) as connection:
-        found = connection.execute("SELECT * FROM iceberg.iceberg_tables").fetchall()
-        connection.commit()
-        yield
-        connection.execute("DELETE FROM iceberg.iceberg_tables")
-        places = ", ".join(["%s"] * len(found[0])) if found else ""
-        for row in found:
-            connection.execute(f"INSERT INTO iceberg.iceberg_tables VALUES ({places})".encode(), row)
-
-
 def test_event_versions_that_only_the_bucket_has_are_adopted_too(archive: Archive) -> None:
     settings, name = archive.settings, f"thing_{uuid.uuid4().hex[:8]}"
     declared = replace(load_events()[TOPIC], name=name)
@@ -149,7 +137,7 @@ def test_a_catalog_from_a_backup_is_refused_until_it_is_adopted(archive: Archive
         with REFUSED:
             archive.commit(1)
         with REFUSED:
-            require_newest(archive.table)
+            load_newest(archive.catalog, NAME)
     assert archive.pointed == newest
 
     assert archive.adopt("--dry-run")["changed"] is True

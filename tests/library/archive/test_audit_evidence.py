@@ -18,6 +18,7 @@ from pyiceberg.table import WriteTask
 from tests.beds.archived import drop_archive
 from tests.deadline import deadline, until
 from tests.library.archive_files import MORNING
+from tests.library.restored_catalog import restored
 from truelog.archive.audit import OffsetGap
 from truelog.archive.audit_evidence import COUNTED, MOST_LISTED, run_audit
 from truelog.archive.commit import Append, commit
@@ -30,7 +31,7 @@ from truelog.schema.event import EventType
 from truelog.schema.loading.events import load_events
 from truelog.storage import bucket
 from truelog.storage.migration import migrate
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import CatalogBehind, ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
 TOPIC = "search"
@@ -159,6 +160,14 @@ def test_a_file_that_the_table_lost_is_a_fault_although_the_log_has_dropped_its_
     assert file.record_count == 1
     assert "the files contain 0 records, but 1 were committed" in counts
     assert f"[{end - 2}, {end}) is not archived" in hole
+
+
+def test_a_catalog_that_was_restored_is_not_audited(archive: Archive) -> None:
+    """Upkeep may have deleted the files that it names, and nothing is lost."""
+    with restored(archive.settings):
+        archive.add(archive.ends[0] + 1, rows_at(range(archive.ends[0], archive.ends[0] + 1), archive.type))
+    with pytest.raises(CatalogBehind, match="truelog archive adopt"):
+        run_audit(archive.settings)
 
 
 def test_a_deep_audit_compares_only_what_the_log_has(archive: Archive) -> None:

@@ -7,9 +7,11 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.beds.archived import LATER, Archived
+from tests.library.restored_catalog import restored
 from truelog.archive import reader
 from truelog.archive.reader import Wanted
 from truelog.log.positions import Positions
+from truelog.support.errors import CatalogBehind
 
 
 def filled(ground: Archived) -> None:
@@ -48,3 +50,14 @@ def test_the_records_are_those_that_spark_reads(ground: Archived, from_raw: bool
         )
         assert at_once == by_spark
         assert len(at_once) == number
+
+
+@pytest.mark.parametrize("are_few", [False, True])
+def test_a_catalog_that_was_restored_is_not_read(ground: Archived, are_few: bool) -> None:
+    """Explanations, queries of the past and jobs read so. Its files may have people who were forgotten since."""
+    end = Positions({"click": dict(ground.ends["click"])}, ground.ids)
+    wanted = replace(Wanted.between(Positions(), end), are_few=are_few)
+    with restored(ground.lab.settings):
+        ground.click(0, [("later", "", 4)])
+    with pytest.raises(CatalogBehind, match="truelog archive adopt"):
+        reader.read_records(ground.lab.spark, ground.lab.settings, {"click": ground.lab.types["click"]}, wanted)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.beds.archived import MORNING, PER_URL, Archived
+from tests.library.restored_catalog import restored
 from tests.library.services.api.asking import Asking, asking
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
@@ -210,6 +211,19 @@ def test_an_application_asks_over_http(ground: Archived) -> None:
         assert refused[2].json()["type"] == "urn:truelog:problem:no-past"
         require_known(api, rows, first_tick)
         require_each_row_once(api, rows, first_tick)
+
+
+def test_a_catalog_that_was_restored_has_no_past(ground: Archived) -> None:
+    """Its files may have people who were forgotten since the backup."""
+    rows, asked = f"/views/{ground.compiled.name}/rows", {"as_of": "2026-03-01T00:03:20Z"}
+    with restored(ground.lab.settings):
+        ground.tick(4_001)
+    with asking(ground.lab.settings) as api:
+        assert api.get(rows, **asked).status_code == 202
+        answer_as_the_job(ground)
+        refused = api.get(rows, **asked)
+    assert refused.status_code == 409
+    assert "run `truelog archive adopt`" in refused.json()["detail"]
 
 
 @pytest.mark.nightly

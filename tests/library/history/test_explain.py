@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 
 from tests.beds.archived import PER_URL, Archived
 from tests.library.click_views import OWNED, TIMELINE
+from tests.library.restored_catalog import restored
 from truelog import Distinct, Group, Steps, Sum, View
 from truelog.history.explain import LAST_PAGE, Page, explain
 from truelog.history.explanation import Explanation, Verdict
 from truelog.log.positions import Positions
-from truelog.support.errors import BadInput
+from truelog.support.errors import BadInput, CatalogBehind
 from truelog.tables.tracing import event_steps as steps
 from truelog.tables.tracing.contributions import totals_by_record
 
@@ -288,6 +289,15 @@ def test_a_key_is_checked(ground: Archived) -> None:
     )
     nothing = explained(ground, {"url": "nobody"})
     assert (nothing.total, nothing.events, nothing.verdict, nothing.reason) == (0, [], Verdict.EQUAL, "no event")
+
+
+@pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))
+def test_a_catalog_that_was_restored_explains_nothing(ground: Archived) -> None:
+    """Its files may have people who were forgotten since the backup."""
+    with restored(ground.lab.settings):
+        ground.click(0, [("later", "", 9)])
+    with pytest.raises(CatalogBehind, match="truelog archive adopt"):
+        explained(ground, A)
 
 
 @pytest.mark.ground(view=TOTALS, filled=in_order(CLICKS))

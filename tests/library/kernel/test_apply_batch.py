@@ -89,6 +89,14 @@ def test_copies_stay_out_if_another_record_of_the_batch_fails(lab: Lab, tmp_path
     assert lab.connection.execute(excluded, (added.compiled.name,)).fetchall() == [(2,)]
 
 
+def test_the_plans_of_a_whole_small_batch_are_made_once(lab: Lab, tmp_path: Path) -> None:
+    """Otherwise the rows are the same, and Spark plans each batch anew."""
+    added = Added(lab, tmp_path)
+    plans = added.plans()
+    added.apply(added.batch(("a", "1"), ("b", "2")), 0, plans)
+    assert {each.name for each in added.compiled.tables if plans.repeats(each)} != set()
+
+
 @pytest.mark.parametrize("repeated", [True, False])
 def test_a_view_within_a_batch_counts_the_rest_of_it(lab: Lab, tmp_path: Path, repeated: bool) -> None:
     added = Added(lab, tmp_path)

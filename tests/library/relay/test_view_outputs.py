@@ -20,6 +20,7 @@ from tests.scenes.applications import start
 from truelog.kernel import merge
 from truelog.lag import output_lag
 from truelog.lag.verdict import LagVerdict
+from truelog.log import topics
 from truelog.log.kafka_reader import headers_of
 from truelog.maintenance import outbox_limit, resync
 from truelog.relay import view_feed, view_outputs
@@ -344,11 +345,13 @@ def test_a_quiet_output_gets_its_last_row_again(
     view.change({"p1": "1", "p2": "2"})
     view.change({}, "p1")
     publish(platform)
+    before = topics.end_offsets(platform, [view.topic])
     publish(platform)  # a day is not over
-    assert view.read()[1] == [1, 2, 3]
+    assert topics.end_offsets(platform, [view.topic]) == before
     publish(platform.model_copy(update={"output_compaction_seconds": 0.001}))
-    table, numbers = view.read()
-    assert (table, numbers[:4], {*numbers}) == (view.rows(), [1, 2, 3, 3], {1, 2, 3})
+    assert topics.end_offsets(platform, [view.topic]) != before
+    table, numbers = view.read()  # the broker may have compacted the topic by now
+    assert (table, numbers[-1], {*numbers} <= {1, 2, 3}) == (view.rows(), 3, True)
     view.change({"p3": "3"})
     publish(platform)
     assert view.read()[1][-1] == 4

@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from configparser import ConfigParser
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 import runtime
 import truelog
-from runtime import airflow, airflow_configuration, kafka, own_services, postgresql, s3
+from runtime import airflow, airflow_configuration, chart, kafka, own_services, postgresql, s3
 from runtime.credentials import LOOPBACK, PORTS
 from runtime.service import Service
 from runtime.services import SERVICES
@@ -317,6 +317,20 @@ def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, confi
     changed, ours = _inside(config, made, tmp_path / "changed"), Settings(home=made.home)
     assert {name: getattr(changed, name) for name in wanted} == {name: getattr(ours, name) for name in wanted}
     assert configured(changed) == ["alertmanager", "pagerduty", "email"]
+
+
+@pytest.mark.parametrize(
+    ("configs", "needed"),
+    [
+        (("settings", "airflow"), chart.AIRFLOW),
+        (("truelog",), [each for secrets in chart.secrets_of_services().values() for each in secrets]),
+    ],
+)
+def test_containers_have_each_secret_that_their_processes_need(configs: Sequence[str], needed: Sequence[str]) -> None:
+    """Airflow's own secrets are in its configuration."""
+    text = "".join(COMPOSE["configs"][each]["content"] for each in configs)
+    passed_on = {found["name"] for found in VARIABLE.finditer(text)}
+    assert {chart.variable(each) for each in needed} - passed_on == set()
 
 
 def test_channels_of_notifications_are_passed_on(made: Settings, tmp_path: Path) -> None:

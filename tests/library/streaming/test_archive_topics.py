@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -13,10 +14,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from pydantic import Field as Declared
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from tests.deadline import deadline, until
-from truelog.archive import accept_loss
-from truelog.archive.table import identifier, open_catalog
+from truelog.archive import accept_loss, catalog_pointer
+from truelog.archive.catalog_pointer import metadata_locations
+from truelog.archive.table import ensure_table, identifier, open_catalog
 from truelog.control import lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
@@ -93,6 +97,21 @@ class Case:
     def declare(self, model: type[Event]) -> None:
         self.archived._types = {**self.archived._types, BAD: event_type(BAD, model)}
 
+    def set_property(self, topic: str, name: str) -> None:
+        """Commit to a table of the archive, as upkeep does."""
+        with open_catalog(self.settings) as catalog, catalog.load_table(identifier(topic)).transaction() as change:
+            change.set_properties({name: "yes"})
+
+    def location(self, topic: str) -> str:
+        with connect(self.settings) as connection:
+            return metadata_locations(connection, [identifier(topic)])[identifier(topic)]
+
+    def restore(self, topic: str, location: str) -> None:
+        """Let the catalog name this metadata, as a backup of PostgreSQL does."""
+        query = "UPDATE iceberg.iceberg_tables SET metadata_location = %s WHERE table_name = %s"
+        with connect(self.settings) as connection:
+            connection.execute(query, (location, topic))
+
     def suspended(self) -> dict[str, str]:
         with connect(self.settings) as connection:
             found = topic_status.suspended_topics(connection)
@@ -158,6 +177,39 @@ def test_a_bad_topic_is_suspended_alone_and_taken_back_when_it_is_mended(case: C
     assert case.archived.changed() == f"{BAD}: can be archived"
     assert case.archived.assess().tables.keys() == {GOOD, BAD}
     assert case.suspended() == {}
+
+
+def test_a_table_is_ensured_again_only_if_the_catalog_names_other_metadata(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensured: list[str] = []
+
+    def noted(catalog: Catalog, event_type: EventType, *about: Any) -> Table:
+        ensured.append(event_type.name)
+        return ensure_table(catalog, event_type, *about)
+
+    monkeypatch.setattr(archive_topics, "ensure_table", noted)
+    assert (case.archived.changed(), ensured) == ("", [])
+    case.set_property(GOOD, "compacted")
+    assert (case.archived.changed(), ensured) == ("", [GOOD])
+    assert case.archived.assess().tables[GOOD].properties["compacted"] == "yes"
+    assert ensured == [GOOD]
+    monkeypatch.setattr(catalog_pointer, "_LONGEST_KEPT", 0.0)
+    assert (case.archived.changed(), sorted(ensured[1:])) == ("", [BAD, GOOD])
+
+
+def test_a_catalog_that_was_restored_since_the_last_assessment_is_refused(case: Case) -> None:
+    """The pointer in the bucket is compared with each metadata that the catalog names."""
+    backup = case.location(BAD)
+    case.set_property(BAD, "compacted")
+    assert case.archived.changed() == ""
+    newest = case.location(BAD)
+    case.restore(BAD, backup)
+    assert case.archived.changed().startswith(f"{BAD}: ")
+    assert "truelog archive adopt" in case.suspended()[BAD]
+    assert case.archived.changed() == "", "it stays refused"
+    case.restore(BAD, newest)
+    assert case.archived.changed() == f"{BAD}: can be archived"
 
 
 def test_a_topic_may_be_deleted_while_it_is_assessed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,8 @@ An erased record keeps its coordinates, its broker time and its log day. All els
 1. Find the covered records of each live file by their raw bytes.
 2. Write a copy of each file with covered records, in which they are erased.
 3. Replace these files by the copies in one commit, which requires that they are live. If a compaction or an append
-   came first, plan again: files that are still live need no second copy.
+   came first, plan again: files that are still live need no second copy. Appends wait for this plan and its commit, or
+   else a busy archive would come first again and again.
 4. Delete the objects that only earlier snapshots have, and then these snapshots. In this order, because nothing else
    knows the objects.
 
@@ -18,6 +19,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -30,7 +32,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, Valida
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
+from truelog.archive.catalog_pointer import advance_pointer, load_newest, turn
 from truelog.archive.erasing.file_batches import read_batches
 from truelog.archive.log_day import as_datetime
 from truelog.archive.schema import LOG_DAY, PLACE
@@ -88,30 +90,36 @@ class ArchiveEraser:
 
         Raises:
             CatalogBehind: the bucket has a newer version of the table than the catalog.
-            ServiceDown: other commits came first again and again.
+            ServiceDown: other commits replaced the same files again and again.
         """
-        for _ in range(_ATTEMPTS):
-            table = self._table()
-            if table is None:
-                return 0
-            require_newest(table)
-            replaced = [(each, copy) for each in _live(table) if (copy := self._copy_of(table, each)).files]
-            if not replaced:
-                advance_pointer(table)  # a crash after the commit may have left it behind
-                return 0
-            faults.reach("erase.written")
-            try:
-                _replace(table, replaced)
-            except (CommitFailedException, ValidationException) as conflict:
-                log.info("archive of %s: its erasure is planned again: %s", self.event_type.name, conflict)
-                continue
-            faults.reach("erase.committed")
-            advance_pointer(table)
-            return sum(copy.erased for _, copy in replaced)
+        for attempt in range(_ATTEMPTS):
+            with turn(self.catalog, identifier(self.event_type.name), alone=True) if attempt else nullcontext():
+                erased = self._attempt()
+            if erased is not None:
+                return erased
         raise ServiceDown(
             f"archive of {self.event_type.name}: other commits came before the erasure {_ATTEMPTS} times. Nothing was "
-            "changed. Repeat the erasure while no upkeep runs, or with a longer TRUELOG_ARCHIVE_TRIGGER_SECONDS."
+            "changed. Repeat the erasure while no upkeep runs."
         )
+
+    def _attempt(self) -> int | None:
+        """Replace the files, and return how many records were erased; None if another commit came first."""
+        table = self._table()
+        if table is None:
+            return 0
+        replaced = [(each, copy) for each in _live(table) if (copy := self._copy_of(table, each)).files]
+        if not replaced:
+            advance_pointer(table)  # a crash after the commit may have left it behind
+            return 0
+        faults.reach("erase.written")
+        try:
+            _replace(table, replaced)
+        except (CommitFailedException, ValidationException) as conflict:
+            log.info("archive of %s: its erasure is planned again: %s", self.event_type.name, conflict)
+            return None
+        faults.reach("erase.committed")
+        advance_pointer(table)
+        return sum(copy.erased for _, copy in replaced)
 
     def expire(self) -> int:
         """Delete the objects that only earlier snapshots have, and these snapshots. Returns the number of objects."""
@@ -124,7 +132,7 @@ class ArchiveEraser:
 
     def _table(self) -> Table | None:
         try:
-            return load_table(self.catalog, identifier(self.event_type.name))
+            return load_newest(self.catalog, identifier(self.event_type.name), self.event_type.topic_id)
         except NoSuchTableError:
             return None
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from pyiceberg.exceptions import NoSuchTableError
 
+from truelog.archive.catalog_pointer import load_newest
 from truelog.archive.table import Progress, identifier, open_catalog, require_same_topic, stores_answer
 from truelog.commands.folding.log_record import LogRecord
 from truelog.log.positions import Range
@@ -19,12 +20,13 @@ def read_archived(settings: Settings, topic_id: str, wanted: Range) -> Iterator[
 
     Raises:
         ArchiveBehind: the range is not archived.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         TopicRecreated: the archive contains another topic of this name.
         ServiceDown: the catalog or the object store does not answer.
     """
     try:
         with stores_answer(), open_catalog(settings) as catalog:
-            table = catalog.load_table(identifier(wanted.topic))
+            table = load_newest(catalog, identifier(wanted.topic), topic_id)
             require_same_topic(table, topic_id)
             if Progress.of(table.metadata).positions.get(wanted.partition, 0) < wanted.end:
                 raise ArchiveBehind(f"partition {wanted.partition} of {wanted.topic} is not archived to {wanted.end}")

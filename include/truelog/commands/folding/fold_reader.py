@@ -84,6 +84,7 @@ class FoldReader:
             Stale: the states were withdrawn, or another reader is running.
             MeaningChanged: the event type has a version that this reader does not know.
             ArchiveBehind: Kafka has dropped records that a state lacks, and the archive does not contain them.
+            CatalogBehind: the same, and the database was restored from a backup. Run `truelog archive adopt`.
             FoldFailed: the fold cannot read an event.
         """
         with connect(self._settings, autocommit=True) as connection:

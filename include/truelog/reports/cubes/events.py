@@ -47,6 +47,7 @@ def archived_events(settings: Settings, cube: Cube, question: Question) -> list[
 
     Raises:
         BadInput: a value does not have the type of its field, or the search takes too long.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         ServiceDown: the catalog or the object store does not answer.
     """
     types, end = event_registry.event_types(settings), time.monotonic() + SECONDS

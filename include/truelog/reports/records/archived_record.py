@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.exceptions import NoSuchTableError
 
+from truelog.archive.catalog_pointer import load_newest
 from truelog.archive.reader import require_archived
 from truelog.archive.schema import PLACE, RAW
 from truelog.archive.table import Progress, identifier, open_catalog, stores_answer
@@ -45,11 +46,12 @@ def read_record(settings: Settings, topic: str, partition: int, offset: int) -> 
     Raises:
         BadInput: there is no such topic or no such partition.
         ArchiveBehind: the record is not archived yet.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         ServiceDown: the catalog or the object store does not answer.
     """
     event_type = type_of(settings, topic)
     with stores_answer():
-        found, archived = _scan(settings, Range(topic, partition, offset, offset + 1))
+        found, archived = _scan(settings, event_type.topic_id, Range(topic, partition, offset, offset + 1))
     if not found.num_rows:
         return None
     return _record(event_type, archived.topic_id, found)
@@ -67,10 +69,10 @@ def type_of(settings: Settings, topic: str) -> EventType:
     return types[topic]
 
 
-def _scan(settings: Settings, wanted: Range) -> tuple[pa.Table, Progress]:
+def _scan(settings: Settings, topic_id: str, wanted: Range) -> tuple[pa.Table, Progress]:
     with open_catalog(settings) as catalog:
         try:
-            table = catalog.load_table(identifier(wanted.topic))
+            table = load_newest(catalog, identifier(wanted.topic), topic_id)
         except NoSuchTableError:
             raise ArchiveBehind(f"no record of {wanted.topic} is archived yet") from None
         archived = Progress.of(table.metadata)

@@ -64,6 +64,7 @@ def newest_records(settings: Settings, topic: str, wanted: ListRequest) -> list[
 
     Raises:
         BadInput: there is no such topic.
+        CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         QueryTooSlow: the search takes longer than ten seconds.
         ServiceDown: the catalog or the object store does not answer.
     """

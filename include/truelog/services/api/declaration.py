@@ -40,4 +40,6 @@ SERVICE = Service(
     after=("postgresql",),
     kafka=None,
     http=HTTP,
+    secrets=("api_password", "api_token_secret"),
+    several=True,
 )

@@ -17,4 +17,5 @@ SERVICE = Service(
     after=("kafka", "postgresql"),
     kafka=KafkaUser.COLLECTOR,
     http=HTTP,
+    several=True,
 )

@@ -11,4 +11,6 @@ SERVICE = Service(
     kafka=KafkaUser.READER,
     http=HTTP,
     folders=("spark_apps",),  # it reports on every view file
+    # It writes notifications for the receivers that are configured.
+    secrets=("erasure_secret", "alertmanager_url", "pagerduty_key"),
 )

@@ -12,6 +12,7 @@ from threading import Lock
 import psycopg
 from confluent_kafka.admin import AdminClient
 
+from truelog.archive.table import ArchivePosition
 from truelog.control import event_registry
 from truelog.lag import groups as lag_groups
 from truelog.lag import history as lag_history
@@ -34,7 +35,8 @@ class LagPolls:
     def __init__(self, settings: Settings, broker: AdminClient) -> None:
         self.settings = settings
         self._broker = broker
-        self._readers: dict[str, ListReaders] = {"views": lag_poll.polled_views, "archive": lag_poll.polled_archive}
+        polled_archive = partial(lag_poll.polled_archive, archive=ArchivePosition())
+        self._readers: dict[str, ListReaders] = {"views": lag_poll.polled_views, "archive": polled_archive}
         self._polled_at = dict.fromkeys(self._readers, 0.0)
         self._window: LagWindow | None = None  # of all readers; the polls run in parallel, on different readers
         self._loading = Lock()

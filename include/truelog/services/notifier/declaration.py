@@ -10,4 +10,5 @@ SERVICE = Service(
     kafka=None,
     check=Check(notifier_look.require_look, notifier_look.address),
     folders=("spark_apps",),  # a view's file says how long its rows stay
+    secrets=("notification_channels",),
 )

@@ -9,5 +9,6 @@ SERVICE = Service(
     module="truelog.services.relay.service",
     after=("postgresql", "kafka"),
     kafka=KafkaUser.RELAY,
+    secrets=("erasure_secret",),  # seals the erasures of the log
     check=Check(recent_look.require_recent_look, recent_look.address),
 )

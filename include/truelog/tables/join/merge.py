@@ -56,7 +56,7 @@ def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows
         if table.derivation is not None:
             settle(connection, compiled, table)
         elif rows.attempts:
-            with changing(connection, compiled, table, _staged_keys(table, rows)):
+            with changing(connection, compiled, table, _staged_keys(table, sql.Placeholder("attempts")), rows):
                 stage.add(connection, table, "state", rows)
 
 
@@ -91,7 +91,7 @@ def replace_counts(connection: Connection, compiled: CompiledView, table: Table,
 
 def pending_keys(table: Table) -> sql.Composed:
     """The query of the keys whose counts earlier tables have changed."""
-    return _staged_keys(table, _PENDING)
+    return _staged_keys(table, sql.Literal([*_PENDING.attempts]))
 
 
 def _fallen_keys(table: Table) -> sql.Composed:
@@ -109,20 +109,25 @@ def discard_pending(connection: Connection, table: Table) -> None:
 
 
 @contextmanager
-def changing(connection: Connection, compiled: CompiledView, table: Table, keys: sql.Composable) -> Iterator[None]:
-    """Change rows of a table in the block; then stage the counts that follow. `keys` is a query of the changed keys."""
+def changing(
+    connection: Connection, compiled: CompiledView, table: Table, keys: sql.Composable, staged: StagedRows = NO_ROWS
+) -> Iterator[None]:
+    """Change rows of a table in the block; then stage the counts that follow.
+
+    `keys` is a query of the changed keys. Its parameter `attempts` has the attempts of `staged`, which differ in each
+    batch, so that the statements do not: PostgreSQL plans a repeated statement once.
+    """
     followers = _followers(compiled, table)
     if not followers:
         yield
         return
     with stage.by_index(connection):
-        noted = _note(connection, table, keys, weight=-1)
+        noted = _note(connection, table, keys, staged, weight=-1)
     yield
     with stage.by_index(connection):
-        noted += _note(connection, table, keys, weight=1)
-        if (
-            noted > _MANY
-        ):  # autovacuum sees an empty table, so PostgreSQL would expect one row and read all of them again
+        noted += _note(connection, table, keys, staged, weight=1)
+        # Autovacuum sees an empty table, so PostgreSQL would expect one row and read all of them again.
+        if noted > _MANY:
             connection.execute(sql.SQL("ANALYZE {}").format(_changes(table)))
         for each in followers:
             _stage_differences(connection, each, table)
@@ -151,7 +156,7 @@ def _looked_up_by(compiled: CompiledView, table: Table) -> list[tuple[str, ...]]
     return [each for each in dict.fromkeys(columns) if each and each != table.view.key[: len(each)]]
 
 
-def _note(connection: Connection, table: Table, keys: sql.Composable, *, weight: int) -> int:
+def _note(connection: Connection, table: Table, keys: sql.Composable, staged: StagedRows, *, weight: int) -> int:
     """Note the rows of a table with these keys, and return their number."""
     columns = names(relation(table))
     return connection.execute(
@@ -164,7 +169,8 @@ def _note(connection: Connection, table: Table, keys: sql.Composable, *, weight:
             names(table.key_columns),
             keys,
             columns=columns,
-        )
+        ),
+        {"attempts": list(staged.attempts)},
     ).rowcount
 
 
@@ -283,10 +289,10 @@ def _counts(
     )
 
 
-def _staged_keys(table: Table, staged: StagedRows) -> sql.Composed:
-    """The query of the keys of staged rows."""
+def _staged_keys(table: Table, attempts: sql.Composable) -> sql.Composed:
+    """The query of the keys of the rows that these attempts have staged."""
     return sql.SQL("SELECT {} FROM {} WHERE _attempt = ANY({})").format(
-        names(table.key_columns), stage.table(table), sql.Literal(list(staged.attempts))
+        names(table.key_columns), stage.table(table), attempts
     )
 
 

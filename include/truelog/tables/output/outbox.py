@@ -25,18 +25,19 @@ WITH changed AS MATERIALIZED ({changed}),
 numbered AS (SELECT row_number() OVER (ORDER BY value IS NOT NULL, key COLLATE "C") AS place, key, value FROM changed),
 drawn AS (
     UPDATE truelog.output AS o SET number = o.number + n.rows FROM (SELECT count(*) AS rows FROM numbered) AS n
-    WHERE (view, version) = ({view}, {version}) AND n.rows > 0 RETURNING o.number AS last, o.number - n.rows AS before
+    WHERE (view, version) = (%(view)s, %(version)s) AND n.rows > 0
+    RETURNING o.number AS last, o.number - n.rows AS before
 ), step AS (
     INSERT INTO truelog.output_step (view, version, last, records, positions)
-    SELECT {view}, {version}, last, {records}, (
+    SELECT %(view)s, %(version)s, last, %(records)s::text, (
         SELECT coalesce(jsonb_object_agg(topic, offsets), '{{}}') FROM (
             SELECT topic, jsonb_object_agg(partition, next_offset) AS offsets FROM truelog.position
-            WHERE (view, version) = ({view}, {version}) GROUP BY topic
+            WHERE (view, version) = (%(view)s, %(version)s) GROUP BY topic
         ) AS p
     ) FROM drawn
 )
 INSERT INTO truelog.outbox (view, version, number, step, key, value)
-SELECT {view}, {version}, before + place, last, key, value FROM numbered CROSS JOIN drawn
+SELECT %(view)s, %(version)s, before + place, last, key, value FROM numbered CROSS JOIN drawn
 """
 _BEGIN = """
     INSERT INTO truelog.output AS o (view, version, beginning, first) VALUES (%s, %s, gen_random_uuid(), 1)
@@ -127,10 +128,12 @@ def record_changes(connection: Connection, compiled: CompiledView, records: Sequ
 def _record(
     connection: Connection, compiled: CompiledView, changed: sql.Composed, records: Sequence[Range] = ()
 ) -> None:
-    view, version = map(sql.Literal, _version(compiled))
+    """Put changed rows into the outbox. Each batch has the same statement, so that it stays prepared in the session."""
+    view, version = _version(compiled)
     places = json.dumps([[each.topic, each.partition, each.start, each.end] for each in records]) if records else None
-    query = sql.SQL(_RECORD).format(changed=changed, view=view, version=version, records=sql.Literal(places))
-    connection.execute(query)
+    escaped = sql.SQL(changed.as_string(connection).replace("%", "%%"))  # a measure's SQL may have a percent sign
+    parameters = {"view": view, "version": version, "records": places}
+    connection.execute(sql.SQL(_RECORD).format(changed=escaped), parameters)
 
 
 def _forget(connection: Connection, view: str, version: int) -> None:

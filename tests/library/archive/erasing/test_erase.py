@@ -1,6 +1,7 @@
 """Covered records lose everything but their coordinates, in every file of the bucket, on a real catalog and bucket."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from tests.beds.archived import drop_archive
+from tests.deadline import deadline
 from tests.library.archive.erasing import eraser as eraser_process
 from tests.library.archive_files import MORNING, TOPIC, TOPIC_ID, append_visits, erasures_of
 from tests.scenes.applications import start
 from truelog.archive.audit_evidence import file_faults
-from truelog.archive.catalog_pointer import require_newest
+from truelog.archive.catalog_pointer import load_newest
 from truelog.archive.commit import commit
 from truelog.archive.erasing import erase
 from truelog.archive.erasing.erase import ArchiveEraser
@@ -89,7 +91,7 @@ def require_erased(settings: Settings, table: Table, below: int) -> None:
             assert row["headers"] == [{"key": "who", "value": visitors[row["offset"]].encode()}]
     assert [(r["partition"], r["offset"]) for r in rows(table)] == [(p, o) for p in (0, 1) for o in range(6)]
     assert file_faults(table, bucket.object_sizes(settings, f"{table.location()}/data/")) == []
-    require_newest(table)
+    load_newest(table.catalog, ".".join(table.name()))
 
 
 def test_covered_records_keep_only_their_coordinates(platform: Settings, catalog: Catalog, table: Table) -> None:
@@ -167,11 +169,32 @@ def test_a_file_from_before_a_column_is_erased_too(platform: Settings, catalog: 
 def test_an_append_in_between_is_kept(
     platform: Settings, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_between(monkeypatch, lambda: commit(catalog, append_visits(platform, table, {0: 6, 1: 6}, OTHER)), 1)
+    in_between(monkeypatch, lambda: commit(catalog, append_visits(platform, table, {0: 6, 1: 6}, OTHER)))
     assert eraser(platform, catalog).rewrite() == 6
     assert [row["offset"] for row in rows(table) if row["erased"]] == [0, 2, 4] * 2
     assert len(rows(table)) == 14
     assert Progress.of(table.metadata).positions == {0: 7, 1: 7}
+
+
+def test_appends_wait_for_an_erasure_that_they_have_overtaken(
+    platform: Settings, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each append begins between the plan and the commit, as those of a busy archive do."""
+    appends: list[Future[Table]] = []
+
+    def add() -> None:
+        at = Progress.of(table.refresh().metadata).positions
+        appends.append(pool.submit(commit, catalog, append_visits(platform, table, at, OTHER)))
+        if len(appends) == 1:  # the first attempt has not the turn
+            appends[0].result(deadline(60))
+
+    monkeypatch.setattr(erase, "_ATTEMPTS", 2)
+    with ThreadPoolExecutor() as pool:
+        in_between(monkeypatch, add, add)
+        assert eraser(platform, catalog).rewrite() == 6
+        assert [each.result(deadline(60)) is not None for each in appends] == [True, True]
+    assert [row["offset"] for row in rows(table) if row["erased"]] == [0, 2, 4] * 2
+    assert Progress.of(table.refresh().metadata).positions == {0: 8, 1: 8}
 
 
 def test_a_file_that_was_replaced_in_between_is_examined_again(
@@ -179,33 +202,33 @@ def test_a_file_that_was_replaced_in_between_is_examined_again(
 ) -> None:
     """The other erasure replaces files of this one's plan, as a compaction would."""
     other = erasures_of(platform, OTHER, {0: 2, 1: 2})
-    in_between(monkeypatch, lambda: ArchiveEraser(catalog, TYPE, other).rewrite(), 1)
+    in_between(monkeypatch, lambda: ArchiveEraser(catalog, TYPE, other).rewrite())
     assert eraser(platform, catalog).rewrite() == 6
     assert [row["offset"] for row in rows(table) if row["erased"]] == [0, 1, 2, 4] * 2
     assert len(rows(table)) == 12
     assert erased_counts(table) == {0: 4, 1: 4}
 
 
-def test_commits_that_always_come_first_end_the_attempt(
+def test_files_that_are_always_replaced_first_end_the_attempt(
     platform: Settings, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def add() -> None:
-        commit(catalog, append_visits(platform, table, Progress.of(table.refresh().metadata).positions, OTHER))
-
     monkeypatch.setattr(erase, "_ATTEMPTS", 2)
-    in_between(monkeypatch, add, 2)
+    others = [erasures_of(platform, OTHER, {0: end, 1: end}) for end in (2, 4)]
+    in_between(monkeypatch, *(ArchiveEraser(catalog, TYPE, each).rewrite for each in others))
     with pytest.raises(ServiceDown, match="Nothing was changed"):
         eraser(platform, catalog).rewrite()
-    assert not any(row["erased"] for row in rows(table))
+    assert [row["offset"] for row in rows(table) if row["erased"]] == [1, 3] * 2
 
 
-def in_between(monkeypatch: pytest.MonkeyPatch, act: Any, times: int) -> None:
-    """Let another process commit so many times, each time between the plan and the commit of the copies."""
-    replace, left = erase._replace, [act] * times
+def in_between(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
+    """Let another process commit, each time between the plan and the commit of the copies."""
+    replace, left = erase._replace, list(acts)
 
     def replacing(table: Table, *arguments: Any) -> None:
         if left:
-            left.pop()()
+            with monkeypatch.context() as other_process:
+                other_process.setattr(erase, "_replace", replace)
+                left.pop(0)()
         replace(table, *arguments)
 
     monkeypatch.setattr(erase, "_replace", replacing)

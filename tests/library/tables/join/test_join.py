@@ -122,6 +122,27 @@ def test_an_author_who_becomes_popular_vanishes_from_timelines_and_returns(timel
     timeline.require_right()
 
 
+def test_a_batch_like_an_earlier_one_needs_no_new_statement(
+    timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL then plans the statements of the merge once for the session. The staged rows are parameters."""
+    connection = timeline.archived.lab.connection
+    monkeypatch.setattr(connection, "prepare_threshold", 0)
+    monkeypatch.setattr(connection, "prepared_max", 10_000)
+
+    def merge_statements() -> set[str]:
+        query = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%_changes\"%'"
+        return {str(statement) for (statement,) in connection.execute(query, prepare=False).fetchall()}
+
+    for number in range(2):
+        timeline.send((f"follow:ann:bob{number}", "1", number), (f"tweet:t{number}:bob{number}", "1", number))
+    before = merge_statements()
+    timeline.send(("follow:ann:eve", "1", 5), ("tweet:t5:eve", "1", 6))
+    assert merge_statements() == before
+    assert sum("INSERT INTO" in each for each in before) >= 4, "the rows of two sides, each before and after its change"
+    timeline.require_right()
+
+
 def test_texts_that_no_index_could_contain(timeline: Timeline) -> None:
     """They are shortened alike in keys and beside them. Other texts with the same start stay distinct."""
     draw = random.Random(8)

@@ -95,6 +95,39 @@ def test_each_transaction_is_a_step_with_the_next_numbers(output: Output) -> Non
     assert output.state() == (3, 1, True, "")
 
 
+def test_texts_of_any_kind_are_compared_as_they_are(output: Output) -> None:
+    """The statement is prepared with parameters, in which a percent sign or a quote must not mean anything."""
+    odd = ["100 %", "%s %(view)s %%", "it's", 'a "b"', "a\\b", "{}", "\u2028 \U0001f40c", "", " "]
+    output.change(Range("page_view", 0, 3, 4), **dict.fromkeys(odd, 1))
+    output.change(**dict.fromkeys(odd, 1))  # each row is deleted and stored again
+    assert sorted(event for _, _, event, _ in output.rows()) == sorted(odd)
+    assert [records for _, records, _ in output.steps()] == ['[["page_view", 0, 3, 4]]']
+    output.change(**{odd[0]: None, odd[1]: 2})
+    assert [(event, count) for _, _, event, count in output.rows()[len(odd) :]] == [(odd[0], None), (odd[1], 2)]
+
+
+def test_a_measure_may_have_a_percent_sign_in_its_sql(output: Output) -> None:
+    output.change(a=7)
+    row = sql.SQL("SELECT key, ({}::bigint % 4)::text AS value FROM ({}) AS shown WHERE key LIKE '%a%'")
+    shown = row.format(sql.Literal(7), changes.all_rows(output.compiled.own))
+    with output.connection.transaction():
+        outbox._record(output.connection, output.compiled, shown)
+    assert output.connection.execute(
+        "SELECT value FROM truelog.outbox WHERE (view, version, number) = (%s, 1, 2)", (output.compiled.name,)
+    ).fetchall() == [("3",)]
+
+
+def test_each_batch_records_its_changes_by_the_same_statement(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL then plans it once for the session. The records of the batch are parameters."""
+    monkeypatch.setattr(output.connection, "prepare_threshold", 0)
+    for offset in range(3):
+        output.change(Range("page_view", 0, offset, offset + 1), a=offset)
+    output.change(a=9)
+    query = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%truelog.outbox (%'"
+    assert output.connection.execute(query, prepare=False).fetchall() == [(1,)]
+    assert [number for number, *_ in output.rows()] == [1, 2, 3, 4]
+
+
 def test_removed_keys_come_first_and_what_did_not_change_is_left_out(output: Output) -> None:
     output.change(c=1, d=1)
     output.change(d=None, a=1, c=1)

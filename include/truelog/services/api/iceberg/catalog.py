@@ -141,15 +141,13 @@ class ArchiveCatalog:
             NotFound: there is no such table.
             CatalogBehind: the database was restored, and names older metadata.
         """
-        from truelog.archive.catalog_pointer import load_table, require_newest
+        from truelog.archive.catalog_pointer import load_newest
         from truelog.archive.table import identifier, open_catalog
 
         with open_catalog(self._settings) as catalog:
             if table not in _table_names(catalog):
                 raise NotFound(Missing.TABLE, f"the archive has no table {table}")
-            found = load_table(catalog, identifier(table))
-            require_newest(found)
-            return found
+            return load_newest(catalog, identifier(table))
 
 
 @contextmanager

@@ -1,0 +1,70 @@
+"""Every service and every setting has its place in the Helm chart, or a reason to be left out.
+
+`make chart` renders the chart (`rendered_chart.py`).
+"""
+
+import json
+import re
+from typing import Any
+
+import yaml
+
+import truelog
+from runtime import chart
+from runtime.credentials import generated_secrets
+from runtime.services import SERVICES
+from tests.library.runtime.helm import CHART, example
+from truelog.services import registry
+from truelog.support.settings import PROJECT, Settings
+
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+
+
+def test_each_service_that_is_left_out_exists() -> None:
+    assert chart.SERVICES_LEFT_OUT.keys() < SERVICES.keys()
+
+
+def test_the_values_name_each_service_of_our_own() -> None:
+    several = {service.name for service in registry.SERVICES if service.several}
+    assert VALUES["services"].keys() == {service.name for service in registry.SERVICES}
+    assert {name for name, each in VALUES["services"].items() if "replicas" in each} == several
+    declared = SCHEMA["properties"]["services"]["properties"]
+    kinds = {name: each["$ref"].rpartition("/")[2] for name, each in declared.items()}
+    assert kinds == {name: "several" if name in several else "process" for name in VALUES["services"]}
+
+
+def test_the_values_and_their_schema_have_the_same_names() -> None:
+    assert VALUES.keys() == SCHEMA["properties"].keys() - {"global"} == {*SCHEMA["required"]}
+    for part in ("image", "airflow"):
+        assert VALUES[part].keys() == SCHEMA["properties"][part]["properties"].keys()
+
+
+def test_every_secret_has_its_place() -> None:
+    secrets = {name for name in Settings.model_fields if chart.is_secret(name)}
+    used = chart.used_secrets()
+    assert used | chart.SECRETS_LEFT_OUT.keys() == secrets
+    assert used & chart.SECRETS_LEFT_OUT.keys() == set()
+
+
+def test_the_values_can_set_no_secret() -> None:
+    allowed = SCHEMA["properties"]["settings"]["propertyNames"]["enum"]
+    assert [name for name in allowed if re.search(r"PASSWORD|SECRET|TOKEN$|_KEY$|SALT|CHANNELS", name)] == []
+
+
+def test_a_secret_may_be_missing_only_if_set_up_generates_none() -> None:
+    assert [name for name in chart.optional() if name in generated_secrets()] == []
+    assert {"notification_channels", "pagerduty_key"} <= {*chart.optional()}
+    assert [name for name in chart.GIVEN if name in chart.optional()] == []
+
+
+def test_the_guide_names_known_values() -> None:
+    values = example()
+    assert values.keys() <= VALUES.keys()
+    assert set(SCHEMA["properties"]["settings"]["required"]) <= values["settings"].keys()
+
+
+def test_the_chart_and_the_image_have_the_version_of_the_library() -> None:
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert {about["version"], about["appVersion"]} == {truelog.__version__}
+    assert f"truelog:{truelog.__version__}" in (PROJECT / "docs" / "production.md").read_text()
