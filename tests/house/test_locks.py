@@ -41,6 +41,7 @@ def test_no_two_locks_have_one_key() -> None:
         "hashtextextended('launch ' || %s, 0)",
         "hashtextextended('tell ' || %s, 0)",
         "hashtextextended(%s, 1)",
+        "hashtextextended('turn ' || %s, 1)",
         "hashtextextended('keys in use ' || %s, 1)",
         "hashtextextended('reconcile ' || %s, 1)",
         "hashtextextended(%s, 2)",

@@ -192,8 +192,8 @@ def _require_descendant(table: Table, stored: Pointer | None) -> None:
 def turn(catalog: Catalog, name: str, *, alone: bool) -> Iterator[None]:
     """Commit to the table while an erasure that was overtaken does not, or `alone`, while no append does.
 
-    Iceberg decides which commit is right. The turn only lets an erasure commit that appends have overtaken, so a
-    session that is lost meanwhile is no error.
+    Iceberg decides which commit is right. The turn only lets an erasure commit that appends have overtaken, so
+    losing the session meanwhile does not fail the commit.
     """
     lock = f"pg_advisory_xact_lock{'' if alone else '_shared'}({Locks.ARCHIVE_TURN.of(':name')})"
     with cast(SqlCatalog, catalog).engine.connect() as connection:  # closing it ends the transaction and the lock

@@ -90,7 +90,7 @@ def test_copies_stay_out_if_another_record_of_the_batch_fails(lab: Lab, tmp_path
 
 
 def test_the_plans_of_a_whole_small_batch_are_made_once(lab: Lab, tmp_path: Path) -> None:
-    """Otherwise the rows are the same, and Spark plans each batch anew."""
+    """Otherwise the rows are the same, and Spark makes a new plan for each batch."""
     added = Added(lab, tmp_path)
     plans = added.plans()
     added.apply(added.batch(("a", "1"), ("b", "2")), 0, plans)
