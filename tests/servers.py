@@ -17,7 +17,7 @@ from types import TracebackType
 from unittest import mock
 
 import psycopg
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
@@ -42,10 +42,10 @@ STORES = ("postgresql", "kafka", "s3")
 AIRFLOW = "airflow"  # Airflow's own database, which takes ten seconds to set up
 _ANY_RULE = AclBindingFilter(
     ResourceType.ANY,
-    None,  # type: ignore[arg-type]  # matches all names
+    None,
     ResourcePatternType.ANY,
-    None,  # type: ignore[arg-type]
-    None,  # type: ignore[arg-type]
+    None,
+    None,
     AclOperation.ANY,
     AclPermissionType.ANY,
 )
@@ -178,6 +178,8 @@ class OnSharedServers(Environment):
         """
         others = self._servers.settings
         copy_database(self.settings, others.database_name, self.settings.database_name)
+        with _as_superuser(self.settings) as connection:
+            connection.execute(postgresql.mark(self.settings))
         postgresql.prepare(self.settings.model_copy(update={"airflow_database": others.airflow_database}))
 
     def _make_airflow_database(self) -> None:
@@ -186,13 +188,17 @@ class OnSharedServers(Environment):
         airflow.record_set_up(self.settings)
 
     def _make_topics(self) -> None:
-        """Leave only what a new platform has: other topics, consumer groups and rules for principals disappear."""
-        broker = topics.client(self.settings, KafkaUser.ADMIN)
-        _delete_topics(broker)
-        groups = [group.group_id for group in broker.list_consumer_groups().result().valid]
-        for deleted in broker.delete_consumer_groups(groups).values() if groups else ():
-            deleted.result()
-        _delete_rules(broker)
+        """Leave only what a new platform has: other topics, consumer groups and rules for principals disappear.
+
+        An environment with a namespace is beside others, so nothing disappears.
+        """
+        if not self.settings.namespace:
+            broker = topics.client(self.settings, KafkaUser.ADMIN)
+            _delete_topics(broker)
+            groups = [group.group_id for group in broker.list_consumer_groups().result().valid]
+            for deleted in broker.delete_consumer_groups(groups).values() if groups else ():
+                deleted.result()
+            _delete_rules(broker)
         kafka.prepare(self.settings)
 
     def _make_bucket(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from runtime.credentials import LOOPBACK
 from runtime.service import private_folder
 from truelog.support.files import write_private
-from truelog.support.settings import Settings
+from truelog.support.settings import AIRFLOW_ROLE, Settings
 
 AUTH_MANAGER = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
 
@@ -27,7 +27,7 @@ def own_database(settings: Settings) -> Settings:
     """The same settings for the Airflow database and the Airflow role, which cannot read the Truelog database."""
     own = {
         "database_name": settings.airflow_database,
-        "database_user": "airflow",
+        "database_user": settings.names.in_postgresql(AIRFLOW_ROLE),
         "database_password": settings.airflow_password,
     }
     return settings.model_copy(update=own)

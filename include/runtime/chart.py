@@ -12,21 +12,22 @@ from runtime.credentials import generated_secrets
 from truelog.services import registry
 from truelog.support.settings import KafkaUser, Settings
 
-# Every process loads the settings, which require these.
+# Every process loads the settings, which require these. Some Kafka needs no client of an OpenID provider.
 _STORES = ("kafka_password", "database_password", "s3_access_key", "s3_secret_key")
+_OAUTH = "kafka_oauth_client_secret"
 _PRINCIPALS = tuple(user.password_setting for user in KafkaUser if user not in (KafkaUser.ADMIN, KafkaUser.CONNECT))
 _ROLES = ("api_password", "catalog_password", "stager_password")
 _AIRFLOW_USERS = tuple(f"airflow_{user}_password" for user in ("admin", "oncall", "analyst"))
 
 # The Job creates the roles, the principals and the first keys. It alone signs in as PostgreSQL's superuser.
 PREPARE = (
-    *(*_STORES, *_PRINCIPALS, *_ROLES),
+    *(*_STORES, _OAUTH, *_PRINCIPALS, *_ROLES),
     *("postgres_password", "analyst_password", "airflow_password"),
     *("erasure_secret", "admin_key", "producer_key", "reader_key"),
 )
 # Airflow's tasks do the duties of the principals, and send alerts. `truelog doctor` signs in as each role.
 AIRFLOW = (
-    *(*_STORES, *_PRINCIPALS, *_ROLES, *_AIRFLOW_USERS),
+    *(*_STORES, _OAUTH, *_PRINCIPALS, *_ROLES, *_AIRFLOW_USERS),
     *("airflow_password", "airflow_fernet_key", "airflow_jwt_secret", "airflow_secret_key"),
     *("erasure_secret", "alertmanager_url", "alertmanager_token", "pagerduty_key", "heartbeat_url"),
 )
@@ -72,7 +73,7 @@ def secrets_of_services() -> dict[str, tuple[str, ...]]:
     """The secrets of each of Truelog's own services. One that uses Kafka may also read topics."""
     users = {each.name: (each.kafka, KafkaUser.READER) if each.kafka else () for each in registry.SERVICES}
     principals = {name: dict.fromkeys(user.password_setting for user in found) for name, found in users.items()}
-    return {each.name: (*_STORES, *principals[each.name], *each.secrets) for each in registry.SERVICES}
+    return {each.name: (*_STORES, _OAUTH, *principals[each.name], *each.secrets) for each in registry.SERVICES}
 
 
 def used_secrets() -> set[str]:

@@ -43,7 +43,7 @@ def _reasons(settings: Settings, types: dict[str, EventType]) -> dict[str, str |
     """For each table, why it cannot be captured, or None."""
     try:
         with psycopg.connect(**settings.source(), autocommit=True, connect_timeout=10) as source:
-            return {name: source_table.problem(source, each) for name, each in types.items()}
+            return {name: source_table.problem(source, settings.names, each) for name, each in types.items()}
     except psycopg.OperationalError as error:
         raise ServiceDown(f"the captured database does not answer: {error}") from error
 
@@ -63,16 +63,16 @@ def ready(settings: Settings) -> None:
 
 def prepare(settings: Settings) -> None:
     """Let a Connect that already ran take the changed connectors."""
-    names, types = _names(settings), source_table.captured_types(settings)
+    connectors, types = _connectors(settings), source_table.captured_types(settings)
     with connect(settings, autocommit=True) as connection:
-        for name in sorted(names):
+        for name in sorted(filter(None, map(settings.names.name_of, connectors))):
             worker.apply(settings, connector.configuration(settings, types[name], epochs.begin(connection, name)))
-    for name in set(worker.ask(settings, "GET", "/connectors")) - names:
+    for name in set(worker.ask(settings, "GET", "/connectors")) - connectors:
         worker.ask(settings, "DELETE", f"/connectors/{name}")
 
 
-def _names(settings: Settings) -> set[str]:
-    """The tables that have the file of a connector."""
+def _connectors(settings: Settings) -> set[str]:
+    """The connectors that have a file."""
     return {each.stem for each in _files(settings)}
 
 

@@ -18,7 +18,8 @@ def _command(settings: Settings) -> list[str]:
     logs = f"-Dlog4j2.configurationFile={LOGGING}"
     main = ["-cp", str(settings.jars_home / "connect" / "*"), "org.apache.kafka.connect.cli.ConnectStandalone"]
     files = [str(file) for file in sorted(connector.connectors(settings).glob("*.properties"))]
-    return [java(settings), *memory, login, logs, *main, str(home / "worker.properties"), *files]
+    allowed = settings.connect_java_options()
+    return [java(settings), *memory, *allowed, login, logs, *main, str(home / "worker.properties"), *files]
 
 
 if __name__ == "__main__":

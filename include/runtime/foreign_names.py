@@ -1,4 +1,4 @@
-"""Roles and databases of other applications whose names Truelog needs on a server that others run.
+"""Roles, databases and topics of other applications whose names Truelog needs on servers that others run.
 
 Set-up must not take them over: it would change their rights and limits.
 """
@@ -12,22 +12,28 @@ from collections.abc import Iterator
 import psycopg
 
 from runtime.postgresql import READERS, admin, databases, logins
+from truelog.log import topics
 from truelog.support.errors import NotSetUp
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 _VERIFIER = "SELECT rolpassword FROM pg_authid WHERE rolname = %s"
+_SHOWN = 5  # topics
 _OWNER = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = %s"
-_CURE = "If another application uses it, give Truelog a PostgreSQL server of its own."
+_CURE = "If another application uses it, give Truelog a PostgreSQL server of its own, or another TRUELOG_NAMESPACE."
 
 
 def require_none(settings: Settings) -> None:
     """Change nothing.
 
     Raises:
-        NotSetUp: a role or a database exists that is not Truelog's; the message names all of them.
+        NotSetUp: a role, a database or a topic exists that is not this environment's; the message names them.
     """
     with admin(settings) as connection:
         found = list(_foreign(connection, settings))
+        is_new = not connection.execute(_OWNER, (settings.database_name,)).fetchone()
+    if is_new and settings.namespace and (taken := topics.existing_topics(topics.client(settings, KafkaUser.ADMIN))):
+        named = ", ".join(sorted(map(settings.names.topic_of, taken))[:_SHOWN])
+        found.append(f"Kafka has {named}, but the database {settings.database_name} does not exist.")
     if found:
         raise NotSetUp(" ".join((*found, _CURE)))
 
@@ -35,15 +41,16 @@ def require_none(settings: Settings) -> None:
 def _foreign(connection: psycopg.Connection, settings: Settings) -> Iterator[str]:
     passwords, owners = logins(settings), databases(settings)
     if settings.capture and not settings.source_host:
-        passwords |= {settings.source_user: settings.source_password}
+        passwords |= {settings.source_role: settings.source_password}
         owners |= {settings.source_database: settings.database_user}
     for role, password in passwords.items():
         found = connection.execute(_VERIFIER, (role,)).fetchone()
         if found and not _is_of(found[0] or "", role, password.get_secret_value()):
             yield f"The role {role} exists, and the password in Truelog's settings is not its password."
     made = connection.execute(_OWNER, (settings.database_name,)).fetchone()
-    if not made and connection.execute(_VERIFIER, (READERS,)).fetchone():
-        yield f"The role {READERS} exists, but the database {settings.database_name} does not."
+    readers = settings.names.in_postgresql(READERS)
+    if not made and connection.execute(_VERIFIER, (readers,)).fetchone():
+        yield f"The role {readers} exists, but the database {settings.database_name} does not."
     for database, owner in owners.items():
         found = connection.execute(_OWNER, (database,)).fetchone()
         if found and found[0] != owner:

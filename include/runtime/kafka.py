@@ -28,6 +28,8 @@ LOGGING = Path(__file__).with_name("kafka-log4j2.properties")
 def configure(settings: Settings) -> None:
     """Write the server properties and format the log folder. An incomplete folder is formatted again."""
     settings.jars("kafka")
+    if settings.kafka_uses_oauth:
+        raise NotSetUp(f"the embedded Kafka knows no {settings.kafka_mechanism}, which needs TRUELOG_STORES=own")
     home = private_folder(settings.home / "kafka")
     properties = "".join(f"{name}={value}\n" for name, value in _properties(settings).items())
     write_private(home / "server.properties", properties)

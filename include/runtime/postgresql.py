@@ -27,9 +27,14 @@ from truelog.storage import api_key
 from truelog.storage.migration import migrate
 from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.files import write_private
-from truelog.support.settings import API_ROLE, CATALOG_ROLE, STAGER, Settings
+from truelog.support.setting_groups.namespace import Names
+from truelog.support.settings import AIRFLOW_ROLE, ANALYST, API_ROLE, CATALOG_ROLE, STAGER, Settings
 
 MAINTENANCE = "postgres"  # a database that every server has
+_DATABASE = "SELECT 1 FROM pg_database WHERE datname = %s"
+# The database of an earlier release has no mark, and neither has a restored database.
+_NAMESPACE = "SELECT current_setting('truelog.namespace', true)"
+_IS_USED = "SELECT 1 WHERE to_regclass('truelog.view') IS NOT NULL"
 READERS = "readers"  # a role whose members read what readers see
 UNPRIVILEGED = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
@@ -74,36 +79,71 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Create the roles, databases, schemas, library tables and first API keys. Idempotent."""
+    """Create the roles, databases, schemas, library tables and first API keys. Idempotent.
+
+    Raises:
+        NotSetUp: the database is that of an environment with another namespace.
+    """
+    with admin(settings) as connection:
+        is_new = not connection.execute(_DATABASE, (settings.database_name,)).fetchone()
+    if not is_new:
+        _require_namespace(settings)
     with admin(settings) as connection:
         for role, password in logins(settings).items():
             create_role(connection, role, password.get_secret_value())
         for database, owner in databases(settings).items():
             create_database(connection, database, owner)
-        _create_group(connection, READERS)  # after the databases, which show that it is Truelog's
+        readers = settings.names.in_postgresql(READERS)
+        _create_group(connection, readers)  # after the databases, which show that it is Truelog's
         if settings.stores == "embedded":  # on a server of their own, others may use these databases
             connection.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
     with admin(settings, settings.database_name) as connection:
-        _schemas(connection, settings.database_user)
+        _schemas(connection, settings.names, settings.database_user)
+        if connection.execute(_NAMESPACE).fetchone() == (None,):
+            connection.execute(mark(settings))
     migrate(settings, sql_functions())
     api_key.store_first_keys(settings)
 
 
+def _require_namespace(settings: Settings) -> None:
+    """Require that the database is this environment's: two environments in one database would share all rows."""
+    with admin(settings, settings.database_name) as connection:
+        [known] = connection.execute(_NAMESPACE).fetchone() or (None,)
+        if known is None and connection.execute(_IS_USED).fetchone():
+            known = ""
+        if known in (None, settings.namespace):
+            return
+        cure = mark(settings).as_string(connection)
+    raise NotSetUp(
+        f"The database {settings.database_name} belongs to the environment with "
+        f"{f'the namespace {known}' if known else 'no namespace'}, and not to {settings.namespace or 'one without'}. "
+        f"Set TRUELOG_DATABASE_NAME. If the database was restored from a backup of this environment, run {cure}."
+    )
+
+
+def mark(settings: Settings) -> sql.Composed:
+    """The statement that says whose database it is."""
+    statement = sql.SQL("ALTER DATABASE {} SET truelog.namespace = {}")
+    return statement.format(sql.Identifier(settings.database_name), sql.Literal(settings.namespace))
+
+
 def logins(settings: Settings) -> dict[str, SecretStr]:
     """The roles that sign in, and their passwords."""
-    return {
-        settings.database_user: settings.database_password,
-        "analyst": settings.analyst_password,
-        "airflow": settings.airflow_password,
+    limited = {
+        ANALYST: settings.analyst_password,
+        AIRFLOW_ROLE: settings.airflow_password,
         API_ROLE: settings.api_password,
         STAGER: settings.stager_password,
         CATALOG_ROLE: settings.catalog_password,
     }
+    named = {settings.names.in_postgresql(role): password for role, password in limited.items()}
+    return {settings.database_user: settings.database_password} | named
 
 
 def databases(settings: Settings) -> dict[str, str]:
     """The databases and their owners."""
-    return {settings.database_name: settings.database_user, settings.airflow_database: "airflow"}
+    airflow = settings.names.in_postgresql(AIRFLOW_ROLE)
+    return {settings.database_name: settings.database_user, settings.airflow_database: airflow}
 
 
 def address(settings: Settings) -> str:
@@ -203,7 +243,7 @@ def _create_group(connection: psycopg.Connection, name: str) -> None:
 
 def create_database(connection: psycopg.Connection, name: str, owner: str) -> None:
     """Create the database, to which only its owner may connect."""
-    known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
+    known = connection.execute(_DATABASE, (name,)).fetchone()
     if not known:
         statement = sql.SQL("CREATE DATABASE {} OWNER {}")
         connection.execute(statement.format(sql.Identifier(name), sql.Identifier(owner)))
@@ -211,7 +251,7 @@ def create_database(connection: psycopg.Connection, name: str, owner: str) -> No
     connection.execute(closed.format(sql.Identifier(name)))
 
 
-def _schemas(connection: psycopg.Connection, owner: str) -> None:
+def _schemas(connection: psycopg.Connection, own: Names, owner: str) -> None:
     """Create the schemas, and grant each limited role what it needs.
 
     Analysts, the API, and the members of `readers`, which an operator adds, read `views`. Spark's tasks insert into
@@ -219,8 +259,8 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
     that deploy at the same time must not grant the use of a schema, because PostgreSQL refuses all but one of them.
     """
     names = {"owner": sql.Identifier(owner), "database": sql.Identifier(connection.info.dbname)}
-    roles = {"stager": STAGER, "catalog": CATALOG_ROLE, "api": API_ROLE, "readers": READERS}
-    names |= {name: sql.Identifier(role) for name, role in roles.items()}
+    roles = (ANALYST, API_ROLE, CATALOG_ROLE, READERS, STAGER)
+    names |= {role: sql.Identifier(own.in_postgresql(role)) for role in roles}
     for statement in (
         "CREATE SCHEMA IF NOT EXISTS views AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS presented AUTHORIZATION {owner}",
@@ -229,7 +269,7 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS stage AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS state AUTHORIZATION {owner}",
-        "GRANT CONNECT ON DATABASE {database} TO analyst, {api}, {stager}, {catalog}",
+        "GRANT CONNECT ON DATABASE {database} TO {analyst}, {api}, {stager}, {catalog}",
         "GRANT USAGE ON SCHEMA stage, state TO {stager}",
         "GRANT INSERT ON ALL TABLES IN SCHEMA stage TO {stager}",
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA stage GRANT INSERT ON TABLES TO {stager}",
@@ -237,10 +277,10 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA iceberg TO {catalog}",
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA iceberg"
         " GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {catalog}",
-        "GRANT USAGE ON SCHEMA views TO analyst, {api}",
+        "GRANT USAGE ON SCHEMA views TO {analyst}, {api}",
         # for the functions that present sketches, but not for the tables
-        "GRANT USAGE ON SCHEMA truelog TO analyst, {api}",
-        "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst, {api}",
+        "GRANT USAGE ON SCHEMA truelog TO {analyst}, {api}",
+        "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO {analyst}, {api}",
         *_OF_READERS,
         *_OF_ANALYSTS,
         *_OF_API,
@@ -248,7 +288,7 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         *(_OF_STATEMENTS if _keeps_statements(connection) else ()),
     ):
         connection.execute(sql.SQL(statement).format(**names))
-    _reserve_functions(connection, owner)
+    _reserve_functions(connection, own.in_postgresql(ANALYST), owner)
 
 
 _OF_READERS: tuple[LiteralString, ...] = (
@@ -259,19 +299,19 @@ _OF_READERS: tuple[LiteralString, ...] = (
 )
 
 _OF_ANALYSTS: tuple[LiteralString, ...] = (
-    "GRANT USAGE ON SCHEMA presented, replay TO analyst",
-    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA presented, replay GRANT SELECT ON TABLES TO analyst",
-    "ALTER ROLE analyst SET default_transaction_read_only = on",
-    "ALTER ROLE analyst CONNECTION LIMIT 10",
-    "ALTER ROLE analyst SET statement_timeout = '5min'",
-    "ALTER ROLE analyst SET idle_in_transaction_session_timeout = '1min'",
-    "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
+    "GRANT USAGE ON SCHEMA presented, replay TO {analyst}",
+    "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA presented, replay GRANT SELECT ON TABLES TO {analyst}",
+    "ALTER ROLE {analyst} SET default_transaction_read_only = on",
+    "ALTER ROLE {analyst} CONNECTION LIMIT 10",
+    "ALTER ROLE {analyst} SET statement_timeout = '5min'",
+    "ALTER ROLE {analyst} SET idle_in_transaction_session_timeout = '1min'",
+    "ALTER ROLE {analyst} SET temp_file_limit = '4GB'",  # a session cannot change it
 )
 
 # The owner ends the sessions of analysts (`truelog.limits.analysts`). Before PostgreSQL 16, memberships had no options.
 _SEPARATE_OPTIONS = 16_00_00
-_GRANT_ANALYST: LiteralString = "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE"
-_GRANT_ANALYST_BEFORE: LiteralString = "GRANT analyst TO {owner}"
+_GRANT_ANALYST: LiteralString = "GRANT {analyst} TO {owner} WITH INHERIT TRUE, SET FALSE"
+_GRANT_ANALYST_BEFORE: LiteralString = "GRANT {analyst} TO {owner}"
 
 _OF_API: tuple[LiteralString, ...] = (
     "GRANT SELECT ON ALL TABLES IN SCHEMA views TO {api}",  # those of an earlier release
@@ -294,7 +334,7 @@ def _keeps_statements(connection: psycopg.Connection) -> bool:
     return "pg_stat_statements" in re.split(r"[\s,\"']+", loaded)
 
 
-def _reserve_functions(connection: psycopg.Connection, owner: str) -> None:
+def _reserve_functions(connection: psycopg.Connection, analyst: str, owner: str) -> None:
     """Let only the owner take advisory locks and write large objects.
 
     Every role may do so by default, even in a read-only transaction. A lock on an application's name would keep the
@@ -303,7 +343,8 @@ def _reserve_functions(connection: psycopg.Connection, owner: str) -> None:
     functions = connection.execute(
         "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace "
         "AND (proname ~ '^pg_(try_)?advisory_' OR proname ~ '^lo_' OR proname IN ('loread', 'lowrite')) "
-        "AND has_function_privilege('analyst', oid, 'EXECUTE')"
+        "AND has_function_privilege(%s, oid, 'EXECUTE')",
+        (analyst,),
     ).fetchall()
     for (function,) in functions:
         for statement in ("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC", "GRANT EXECUTE ON FUNCTION {} TO {}"):

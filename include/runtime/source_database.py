@@ -18,13 +18,13 @@ CREATE TABLE IF NOT EXISTS customers (
 
 def prepare(settings: Settings, types: Iterable[EventType]) -> None:
     """Create the database, the role that captures, and the table, and publish the captured tables. Idempotent."""
-    role = settings.source_user
+    role, names = settings.source_role, settings.names
     with admin(settings) as connection:
         create_role(connection, role, settings.source_password.get_secret_value())
         connection.execute(sql.SQL("ALTER ROLE {} REPLICATION").format(sql.Identifier(role)))
         create_database(connection, settings.source_database, settings.database_user)
-        names = map(sql.Identifier, (settings.source_database, role))
-        connection.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(*names))
+        granted = map(sql.Identifier, (settings.source_database, role))
+        connection.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(*granted))
     with admin(settings, settings.source_database) as connection:
         connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(settings.database_user)))
         connection.execute(_CUSTOMERS)
@@ -35,5 +35,5 @@ def prepare(settings: Settings, types: Iterable[EventType]) -> None:
                 continue
             for statement in source_table.preparation(connection, each, role):
                 connection.execute(statement)
-            if not source_table.is_published(connection, each):
-                connection.execute(source_table.create_publication(each))
+            if not source_table.is_published(connection, names, each):
+                connection.execute(source_table.create_publication(names, each))

@@ -1,7 +1,8 @@
 """Kafka, PostgreSQL and S3 as a platform team runs them: with TLS, and with certificates of its own CA."""
 
+import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,17 +24,17 @@ def own_stores(home: Path, authority: Authority) -> Iterator[tuple[Settings, dic
     settings, identity = runtime.set_up(home, random_ports=True), authority.identity()
     for module in (postgresql, kafka, s3):
         module.configure(settings)
-    _rewrite(home / "kafka" / "server.properties", _kafka_with_tls(identity, authority))
-    _rewrite(home / "s3" / "s3proxy.properties", _s3_with_tls(identity))
-    with ExitStack() as running:
+    rewrite(home / "kafka" / "server.properties", _kafka_with_tls(identity, authority))
+    rewrite(home / "s3" / "s3proxy.properties", _s3_with_tls(identity))
+    with ExitStack() as started:
         for service in (postgresql.SERVICE, kafka.SERVICE, s3.SERVICE):
-            running.enter_context(_running(home, service.name, service.command(settings), service.user))
+            started.enter_context(running(home, service.name, service.command(settings), service.user))
         front = tls_front(settings.database_port, identity.context(), of_postgresql=True)
         reached = {
             "stores": "own",
             "kafka_protocol": "SASL_SSL",
             "kafka_ca_file": authority.file,
-            "database_port": running.enter_context(front),
+            "database_port": started.enter_context(front),
             "database_sslmode": "verify-full",
             "database_ca_file": authority.file,
             "s3_endpoint": settings.s3_endpoint.replace("http:", "https:"),
@@ -61,17 +62,20 @@ def _s3_with_tls(identity: Identity) -> Change:
     return lambda text: text.replace("s3proxy.endpoint=http:", "s3proxy.secure-endpoint=https:") + lines
 
 
-def _rewrite(file: Path, change: Change) -> None:
+def rewrite(file: Path, change: Change) -> None:
     write_private(file, change(file.read_text()))
 
 
 @contextmanager
-def _running(home: Path, name: str, command: list[str], user: str | None) -> Iterator[None]:
-    log = home / f"{name}.log"
+def running(
+    home: Path, name: str, command: list[str], user: str | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process, which ends with the block. Its log is in the home."""
+    log, variables = home / f"{name}.log", os.environ | dict(environment or {})
     with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd="/", stdout=output, stderr=subprocess.STDOUT, user=user)
+        process = subprocess.Popen(command, cwd="/", stdout=output, stderr=subprocess.STDOUT, user=user, env=variables)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(deadline(60))

@@ -27,9 +27,11 @@ def change(
     before: Mapping[str, Any] | None = None,
     at: datetime = datetime(2026, 3, 1, tzinfo=UTC),
     dropped: tuple[str, ...] = (),
+    source: str = "customers",
 ) -> bytes:
     """A change of a row. `commit` is the place of the commit before the change's own, and `lsn` that of the change.
 
+    Debezium's name of the source begins with `source`.
     The table of customers has no longer the `dropped` columns. Each column that `row` lacks is NULL.
     """
     is_deletion = operation == "deleted"
@@ -39,7 +41,7 @@ def change(
         "before": row if is_deletion else before,
         "after": None if is_deletion else row,
         "source": {
-            "name": f"customers-{epoch}",
+            "name": f"{source}-{epoch}",
             "lsn": lsn,
             "sequence": json.dumps([None if commit is None else str(commit), str(lsn)]),
             "ts_us": (at - _EPOCH) // (_EPOCH.resolution),
@@ -51,10 +53,17 @@ def change(
     return json.dumps(record, default=timestamps.to_text).encode()
 
 
-def ended(*, epoch: int = 1, began: int = 0, table: str = "customers", of_epoch: int | None = None) -> bytes:
+def ended(
+    *,
+    epoch: int = 1,
+    began: int = 0,
+    table: str = "customers",
+    of_epoch: int | None = None,
+    source: str = "customers",
+) -> bytes:
     """The end of a snapshot of a table, as the connector of the customers of an epoch captures it."""
     content = json.dumps({"epoch": epoch if of_epoch is None else of_epoch, "began": began})
-    record = json.loads(change("heartbeat", lsn=began + 1, epoch=epoch))
+    record = json.loads(change("heartbeat", lsn=began + 1, epoch=epoch, source=source))
     message = {"prefix": f"{SNAPSHOT_END}{table}", "content": b64encode(content.encode()).decode()}
     return json.dumps(record | {"message": message}).encode()
 

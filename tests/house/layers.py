@@ -9,6 +9,7 @@ ORDER = (
     "searches",
     "measures",
     "views",
+    "kafka",
     "log",
     "erasure",
     "tables",

@@ -5,10 +5,10 @@ Otherwise, one client could connect without TLS, or with other certificates, whi
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from tests.house.tree import PROJECT, modules, plant
+from tests.house.tree import PROJECT, modules, plant, unpermitted
 
 WHERE = ("include/*.py", "dags/*.py", "plugins/*.py", "spark_apps/*.py")
 GROUPS = "include/truelog/support/setting_groups/"
@@ -31,20 +31,15 @@ ALLOWED = {
 }
 
 
-def named_options(root: Path, allowed: Mapping[str, str]) -> list[str]:
+def named_options(root: Path, allowed: Collection[str]) -> list[str]:
     """Modules that name an option of a client without permission, and unused permissions."""
     found = {
-        name: (line, option)
+        name: f"{line} names {option}; call a method of the settings, or extend it"
         for name, tree in modules(root, *WHERE)
         if not name.startswith(GROUPS)
         for line, option in _options(tree)
     }
-    problems = [
-        f"{name}:{line} names {option}; call a method of the settings, or extend it"
-        for name, (line, option) in found.items()
-        if name not in allowed
-    ]
-    return problems + [f"{name} is on the list, but names no option" for name in allowed if name not in found]
+    return unpermitted(found, allowed, "names no option")
 
 
 def _options(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -4,10 +4,10 @@ Such a catalog names earlier files, which may have people who were forgotten sin
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from tests.house.tree import PROJECT, modules, plant
+from tests.house.tree import PROJECT, modules, plant, unpermitted
 
 CODE = ("include/*.py", "dags/*.py", "plugins/*.py", "spark_apps/*.py")
 
@@ -23,15 +23,11 @@ ALLOWED = {
 }
 
 
-def loaders(root: Path, allowed: Mapping[str, str]) -> list[str]:
+def loaders(root: Path, allowed: Collection[str]) -> list[str]:
     """Modules that load a table without permission, and unused permissions."""
-    found = {name: line for name, tree in modules(root, *CODE) for line in _loads(tree)}
-    problems = [
-        f"{name}:{line} may show an earlier version of the table; call load_newest"
-        for name, line in found.items()
-        if name not in allowed
-    ]
-    return problems + [f"{name} is on the list, but loads no table" for name in allowed if name not in found]
+    problem = "{} may show an earlier version of the table; call load_newest"
+    found = {name: problem.format(line) for name, tree in modules(root, *CODE) for line in _loads(tree)}
+    return unpermitted(found, allowed, "loads no table")
 
 
 def _loads(tree: ast.Module) -> Iterator[int]:

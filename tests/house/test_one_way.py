@@ -4,10 +4,10 @@ Two implementations could diverge, and then a rebuild would no longer equal the 
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from tests.house.tree import PROJECT, modules, plant
+from tests.house.tree import PROJECT, modules, plant, unpermitted
 
 LIBRARY = "include/truelog/*.py"
 
@@ -23,15 +23,11 @@ ALLOWED = {
 }
 
 
-def steps(root: Path, allowed: Mapping[str, str]) -> list[str]:
+def steps(root: Path, allowed: Collection[str]) -> list[str]:
     """Modules that transform events or total rows without permission, and unused permissions."""
-    found = {name: line for name, tree in modules(root, LIBRARY) for line in _steps(tree)}
-    problems = [
-        f"{name}:{line} transforms events or totals rows; call Table.totals_of"
-        for name, line in found.items()
-        if name not in allowed
-    ]
-    return problems + [f"{name} is on the list, but takes no such step" for name in allowed if name not in found]
+    problem = "{} transforms events or totals rows; call Table.totals_of"
+    found = {name: problem.format(line) for name, tree in modules(root, LIBRARY) for line in _steps(tree)}
+    return unpermitted(found, allowed, "takes no such step")
 
 
 def _steps(tree: ast.Module) -> Iterator[int]:

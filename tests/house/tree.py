@@ -2,7 +2,7 @@
 
 import ast
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
@@ -44,6 +44,15 @@ def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
             yield node
+
+
+def unpermitted(found: Mapping[str, str], allowed: Collection[str], no_longer: str) -> list[str]:
+    """The problems of modules without permission, and unused permissions.
+
+    `found` has the rest of the message by module, from the line number on.
+    """
+    problems = [f"{name}:{problem}" for name, problem in found.items() if name not in allowed]
+    return problems + [f"{name} is on the list, but {no_longer}" for name in allowed if name not in found]
 
 
 def plant(root: Path, contents: Mapping[str, str]) -> Path:

@@ -49,6 +49,22 @@ def test_choices_are_in_airflows_address_and_survive_a_reload(watched: Page) -> 
     expect(page.locator("h1:visible")).to_contain_text("archive")
 
 
+def test_text_typed_faster_than_airflow_draws_is_kept(watched: Page) -> None:
+    """Airflow, which would copy each address a moment later, must not reload the frame with an earlier one."""
+    text = "page views of a host"
+    watched.goto("/plugin/truelog/truelog/views")
+    page = framed(watched)
+    search = page.get_by_label("Search")
+    search.wait_for()
+    page.evaluate("window.isFirst = true")
+    watched.context.new_cdp_session(watched).send("Emulation.setCPUThrottlingRate", {"rate": 8})
+    search.press_sequentially(text)
+    expect(watched).to_have_url(re.compile(r"/truelog/views\?text=page\+views\+of\+a\+host$"))
+    expect(page.locator("main")).to_contain_text("No views match.")
+    expect(search).to_have_value(text)
+    assert page.evaluate("window.isFirst") is True
+
+
 def test_operations_and_alerts_are_filtered_by_their_address(watched: Page) -> None:
     open_page(watched, "operations?kind=repair&subject=PAGE_")
     rows = watched.locator("tbody tr")

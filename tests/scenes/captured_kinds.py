@@ -146,8 +146,8 @@ def captured_kinds(shop: CapturedShop, folder: Path) -> Iterator[Kinds]:
     with admin(shop.settings, shop.settings.source_database) as session:
         for each in source_table.preparation(session, event_type, shop.settings.source_user):
             session.execute(each)
-        session.execute(source_table.create_publication(event_type))
-        assert source_table.problem(session, event_type) is None
+        session.execute(source_table.create_publication(shop.settings.names, event_type))
+        assert source_table.problem(session, shop.settings.names, event_type) is None
     topics.sync_topics(shop.settings, {NAME: event_type})
     worker.apply(shop.settings, connector.configuration(shop.settings, event_type, 1))
     try:
@@ -155,4 +155,4 @@ def captured_kinds(shop: CapturedShop, folder: Path) -> Iterator[Kinds]:
     finally:
         worker.ask(shop.settings, "DELETE", f"/connectors/{NAME}")
         with admin(shop.settings, shop.settings.source_database) as session:
-            snapshot._drop_slot(session, source_table.publication(event_type))
+            snapshot._drop_slot(session, source_table.publication(shop.settings.names, event_type))

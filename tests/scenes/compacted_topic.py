@@ -1,6 +1,6 @@
 """The topic of a captured table after Kafka has compacted it, and the view that its records alone give."""
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,

@@ -35,7 +35,7 @@ def dying_once_sent() -> None:
         sent.append(send(client, *events))
         return sent[-1]
 
-    class Dying(confluent_kafka.Consumer):
+    class Dying(confluent_kafka.Consumer):  # type: ignore[misc]  # confluent-kafka has no types
         def commit(self, *arguments: Any, **named: Any) -> Any:
             if sent:
                 die()

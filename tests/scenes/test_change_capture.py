@@ -348,7 +348,7 @@ def test_a_value_of_each_type_arrives_exactly_or_not_at_all(kinds: Kinds) -> Non
 def test_a_table_whose_capture_fails_stops_no_other(shop: CapturedShop, kinds: Kinds) -> None:
     name = kinds.event_type.name
     shop.stop_connector(name)
-    shop.drop_slot(publication(kinds.event_type))
+    shop.drop_slot(publication(shop.settings.names, kinds.event_type))
     shop.resume_connector(name)
     assert "FAILED" in shop.failed(name)
     shop.run("INSERT INTO customers (id, name) VALUES (80, 'Kim')")

@@ -85,7 +85,7 @@ def scene(
 ) -> Iterator[Scene]:
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(copy_views(tmp_path, *VIEWS)))
     stream = start(world.settings, "stream.py")
-    archive = start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="0.5")
+    archive = start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="3")
     yield Scene(world, batch, stream, archive)
     assert (stream.end(), archive.end()) == (0, 0)
 

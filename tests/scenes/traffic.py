@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 from pydantic import ValidationError
 
 from tests.deadline import deadline
 from tests.meanwhile import meanwhile
+from truelog.kafka.consumer import open_consumer
+from truelog.kafka.producer import open_producer
 from truelog.log import topics
 from truelog.schema.event import Event, EventType
 from truelog.schema.loading.events import load_events
@@ -40,12 +42,12 @@ class Traffic:
         self.random = random.Random(seed)
         self.delay = delay  # average seconds between an event and the moment it is sent
         self.configuration = {**settings.kafka(), "acks": "all", "enable.idempotence": True, "linger.ms": 5}
-        self.producer = Producer(self.configuration)
+        self.producer = open_producer(self.configuration)
         self.acknowledged = 0
 
     def reconnect(self) -> None:
         """Start again with a new producer: an idempotent producer cannot go on after its records were cut."""
-        self.producer = Producer(self.configuration)
+        self.producer = open_producer(self.configuration)
 
     def send(self, events: int, *, flush: bool = True) -> None:
         for _ in range(events):
@@ -108,7 +110,7 @@ def messages_in_the_log(settings: Settings, topic: str) -> list[Message]:
     """A topic's committed records, read with a standard client."""
     begins = topics.earliest_offsets(settings, [topic]).offsets[topic]
     config = {**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer(config)
+    consumer = open_consumer(config)
     consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
     found: list[Message] = []
     ended: set[int | None] = set()

@@ -58,6 +58,7 @@ def alertmanager(settings: Settings, notice: Notification) -> list[dict[str, Any
                 "severity": notice.definition.severity,
                 "service": "truelog",
                 "subject": notice.subject,
+                **settings.names.labels,
             },
             "annotations": {
                 "summary": notice.summary,
@@ -76,7 +77,7 @@ def pagerduty(settings: Settings, notice: Notification) -> dict[str, Any]:
     """The event without its routing key, which is a secret."""
     event: dict[str, Any] = {
         "event_action": "resolve" if notice.resolved else "trigger",
-        "dedup_key": notice.key,
+        "dedup_key": settings.names.for_receivers(notice.key),
     }
     if notice.resolved:
         return event
@@ -101,7 +102,7 @@ def email(settings: Settings, notice: Notification) -> tuple[str, str]:
     """The subject and the HTML body of an email."""
     page, runbook = links(settings, notice)
     rows = {"Cause": notice.cause, "First step": notice.definition.first_step, "Runbook": runbook, "Page": page}
-    rows |= {"Open since": notice.opened_at.isoformat(), "Key": notice.key}
+    rows |= {"Open since": notice.opened_at.isoformat(), "Key": settings.names.for_receivers(notice.key)}
     body = "".join(f"<p><b>{name}</b>: {html.escape(value)}</p>" for name, value in rows.items())
     return " ".join(f"[{notice.definition.severity}] {notice.summary}".split()), body
 

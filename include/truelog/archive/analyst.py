@@ -34,7 +34,7 @@ from psycopg import sql
 from truelog.storage import exact_json
 from truelog.storage.database import connect
 from truelog.storage.db_snapshot import view_columns
-from truelog.support.errors import BadInput, QueryTooSlow
+from truelog.support.errors import BadInput, FilesDeleted, QueryTooSlow
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ _TYPES = {
 _DIGITS = 38  # of DuckDB's longest number
 _NUMERIC = re.compile(r"numeric(?:\((?P<digits>\d+),(?P<after>\d+)\))?")
 _NUMBER = r"^-?(?P<whole>[0-9]+)(?:\.(?P<after>[0-9]+))?$"
+_NO_FILE = re.compile(r"reading the stream registered as .* failed: IOError: Path does not exist")
 _CANCELED = "57014"  # PostgreSQL's code for a statement that reached its time limit
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
@@ -81,6 +82,7 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
         BadInput: the query is not one valid SELECT; the message says where it fails.
         CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         QueryTooSlow: the time limit ended.
+        FilesDeleted: an erasure or upkeep deleted files while they were read.
     """
     began = time.monotonic()
     with open_engine() as connection, interrupted_after(connection, seconds):
@@ -91,7 +93,8 @@ def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iter
             # The schema may be in front, as in main.page_view.
             _register_events(connection, settings, {name[-1] for name in named.difference(shown)})
             _register_views(connection, settings, shown, began + seconds)
-            yield _bind(connection, statement)
+            with _files_exist():
+                yield _bind(connection, statement)
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
         except adbc.Error as error:
@@ -128,11 +131,26 @@ def _too_slow(seconds: float) -> QueryTooSlow:
 
 @contextmanager
 def open_engine() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB connection that reads only registered tables, with no access to files, the network or this process."""
+    """A DuckDB connection that reads only registered tables, with no access to files, the network or this process.
+
+    Raises:
+        FilesDeleted: an erasure or upkeep deleted files while they were read.
+    """
     with duckdb.connect(":memory:", config=_CLOSED) as connection:
         for statement in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
             connection.execute(f"SET {statement}")
-        yield connection
+        with _files_exist():
+            yield connection
+
+
+@contextmanager
+def _files_exist() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:  # has only the text of Arrow's error
+        if _NO_FILE.search(str(error)):
+            raise FilesDeleted from error
+        raise
 
 
 def open_dataset(catalog: "Catalog", event_type: "EventType", where: str = "true") -> ds.Dataset:

@@ -101,8 +101,10 @@ def incomplete_ranges(settings: Settings, names: Iterable[str]) -> list[str]:
         CatalogBehind: the database was restored from a backup, so the catalog names files that may be deleted.
     """
     found: list[str] = []
+    with connect(settings) as connection:
+        registered = event_registry.beginnings(connection).ids
     with open_catalog(settings) as catalog:
-        for table in _tables(catalog, dict.fromkeys(names, "")).values():
+        for table in _tables(catalog, {name: registered.get(name, "") for name in names}).values():
             found += file_faults(table, object_sizes(settings, f"{table.location()}/data/"))
     return found
 

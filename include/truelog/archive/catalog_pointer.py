@@ -13,6 +13,7 @@ A crash before the write leaves a pointer that is a few commits old. The next st
 """
 
 import json
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +28,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy import text
+from sqlalchemy.engine import Connection as SqlConnection
+from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.storage import bucket
 from truelog.storage.database import Connection
@@ -47,6 +50,8 @@ _LOCATIONS = """
 """
 
 Read = TypeVar("Read")
+
+log = logging.getLogger("truelog.archive")
 
 
 @dataclass(frozen=True)
@@ -196,10 +201,21 @@ def turn(catalog: Catalog, name: str, *, alone: bool) -> Iterator[None]:
     losing the session meanwhile does not fail the commit.
     """
     lock = f"pg_advisory_xact_lock{'' if alone else '_shared'}({Locks.ARCHIVE_TURN.of(':name')})"
-    with cast(SqlCatalog, catalog).engine.connect() as connection:  # closing it ends the transaction and the lock
+    connection = cast(SqlCatalog, catalog).engine.connect()
+    try:
         connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '1min'"))  # for a slow object store
         connection.execute(text(f"SELECT {lock}"), {"name": name})
         yield
+    finally:
+        _end(connection)
+
+
+def _end(connection: SqlConnection) -> None:
+    """End the transaction and its lock. Both have ended already if the session was lost."""
+    try:
+        connection.close()
+    except SQLAlchemyError as lost:
+        log.info("the session of the turn was lost: %s", lost)
 
 
 @contextmanager

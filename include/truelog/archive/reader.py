@@ -32,6 +32,7 @@ from truelog.archive.table import (
     identifier,
     open_catalog,
     require_same_topic,
+    stores_answer,
 )
 from truelog.archive.writer import blueprint
 from truelog.control import event_registry
@@ -275,7 +276,8 @@ def _scan_now(spark: SparkSession, settings: Settings, topic: str, wanted: Wante
     """The same rows and state, read by this process. They must fit its memory."""
     table, ranges = _open_wanted(settings, topic, wanted)
     columns = [each.name for each in table.schema().fields if each.name not in _NOT_OF_EVENTS]
-    rows = table.scan(_where(ranges, wanted.since), selected_fields=tuple(columns)).to_arrow()
+    with stores_answer():
+        rows = table.scan(_where(ranges, wanted.since), selected_fields=tuple(columns)).to_arrow()
     return spark.createDataFrame(rows).withColumn("topic", F.lit(topic)), Progress.of(table.metadata)
 
 

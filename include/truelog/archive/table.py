@@ -33,7 +33,7 @@ from truelog.log.positions import Positions
 from truelog.log.topics import PartitionKey
 from truelog.schema.event import EventType
 from truelog.storage import db_snapshot
-from truelog.support.errors import CatalogBehind, ServiceDown, TopicRecreated
+from truelog.support.errors import CatalogBehind, FilesDeleted, ServiceDown, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
 
 NAMESPACE = "log"
@@ -104,9 +104,10 @@ def erased_counts(table: Table) -> Offsets:
 
 def ever_live(table: Table) -> set[str]:
     """The files of every retained snapshot: a compacted file is not an orphan until its snapshot expires."""
-    if not any(snapshot.manifests(table.io) for snapshot in table.snapshots()):
-        return set()  # a table that has only accepted losses; pyiceberg refuses to list the files of no manifest
-    return set(table.inspect.all_files()["file_path"].to_pylist())
+    # pyiceberg's own list of all files reads a manifest once for each of its snapshots.
+    manifests = {each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)}
+    entries = (entry for each in manifests.values() for entry in each.fetch_manifest_entry(table.io))
+    return {entry.data_file.file_path for entry in entries}
 
 
 def open_catalog(settings: Settings) -> Catalog:
@@ -168,11 +169,19 @@ def require_adopted(settings: Settings, ids: Mapping[str, str]) -> None:
 
 @contextmanager
 def stores_answer() -> Iterator[None]:
-    """Read the archive in this context. Raises ServiceDown if the catalog or the object store does not answer."""
+    """Read the archive in this context.
+
+    Raises:
+        ServiceDown: the catalog or the object store does not answer.
+        FilesDeleted: files were deleted while they were read.
+    """
     try:
         yield
+    except FileNotFoundError as deleted:
+        raise FilesDeleted from deleted
     except (OSError, SQLAlchemyError, BotoCoreError, ClientError) as failed:
-        raise ServiceDown(f"archive: the catalog or the object store did not answer: {failed}") from failed
+        why = f"the catalog or the object store did not answer: {failed}; see `truelog status`."
+        raise ServiceDown(f"archive: {why}") from failed
 
 
 def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
@@ -246,15 +255,12 @@ def _load_tables(settings: Settings, topics: Iterable[str]) -> dict[str, Table]:
     """
     found = dict[str, Table]()
     try:
-        with open_catalog(settings) as catalog:
+        with stores_answer(), open_catalog(settings) as catalog:
             for topic in topics:
                 with suppress(NoSuchTableError):
                     found[topic] = load_table(catalog, identifier(topic))
     except CatalogBehind as refused:
         raise ServiceDown(f"archive: {refused}") from refused
-    except (OSError, SQLAlchemyError) as failed:
-        why = f"the catalog or the object store did not answer: {failed}; see `truelog status`."
-        raise ServiceDown(f"archive: {why}") from failed
     return found
 
 

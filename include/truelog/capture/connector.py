@@ -29,8 +29,8 @@ def connectors(settings: Settings) -> Path:
 
 
 def file(settings: Settings, name: str) -> Path:
-    """The file of a connector."""
-    return connectors(settings) / f"{name}.properties"
+    """The file of the connector of a captured table, which has the connector's name."""
+    return connectors(settings) / f"{settings.names.in_kafka(name)}.properties"
 
 
 def write_worker(settings: Settings) -> None:
@@ -72,21 +72,21 @@ def write_worker(settings: Settings) -> None:
 
 def configuration(settings: Settings, event_type: EventType, epoch: int) -> dict[str, str]:
     """The connector of a captured table. Another epoch has another prefix, so that Debezium begins with a snapshot."""
-    slot = publication(event_type)
+    slot = publication(settings.names, event_type)
     return {
-        "name": event_type.name,
+        "name": settings.names.in_kafka(event_type.name),
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
         "plugin.name": "pgoutput",
         **settings.source_connector(),
         "database.password": _secret(settings, "source"),
-        "topic.prefix": f"{event_type.name}-{epoch}",
+        "topic.prefix": f"{settings.names.in_kafka(event_type.name)}-{epoch}",
         "slot.name": slot,
         "publication.name": slot,
         "publication.autocreate.mode": "disabled",
         "table.include.list": str(event_type.topic.source),
         "snapshot.mode": "initial",
-        **_end_of_snapshot(event_type, epoch),
+        **_end_of_snapshot(settings, event_type, epoch),
         # A slot that was dropped and made again lacks changes: fail instead of going on behind them.
         "offset.mismatch.strategy": "trust_offset",
         # Values as text where a number or a Java type could not hold them.
@@ -99,22 +99,22 @@ def configuration(settings: Settings, event_type: EventType, epoch: int) -> dict
         # A message in the log moves the slot of a quiet table, and says how far the topic has come.
         "heartbeat.interval.ms": str(HEARTBEAT_SECONDS * 1000),
         "heartbeat.action.query": "SELECT pg_logical_emit_message(true, 'truelog', '')",
-        **_transforms(event_type),
+        **_transforms(settings.names.topic_of(event_type.name)),
     }
 
 
-def _end_of_snapshot(event_type: EventType, epoch: int) -> dict[str, str]:
+def _end_of_snapshot(settings: Settings, event_type: EventType, epoch: int) -> dict[str, str]:
     """Let the query of the snapshot write a message to the log, which Debezium reads after all rows of the snapshot.
 
     PostgreSQL evaluates the condition once, before it reads the first row, also if there is none. An attempt that was
     interrupted leaves a message that is before the place from which the next attempt streams.
     """
-    source = str(event_type.topic.source)
+    source, table = str(event_type.topic.source), settings.names.in_kafka(event_type.name)
     content = (
         f"json_build_object('epoch', {epoch}, "
         "'began', coalesce(current_setting('truelog.began', true), '0')::bigint)::text"
     )
-    written = f"SELECT pg_logical_emit_message(false, '{SNAPSHOT_END}{event_type.name}', {content})"
+    written = f"SELECT pg_logical_emit_message(false, '{SNAPSHOT_END}{table}', {content})"
     return {
         # Where the log was when the session began: below each row of this attempt, and above each earlier attempt's.
         "database.initial.statements": (
@@ -127,7 +127,7 @@ def _end_of_snapshot(event_type: EventType, epoch: int) -> dict[str, str]:
     }
 
 
-def _transforms(event_type: EventType) -> dict[str, str]:
+def _transforms(topic: str) -> dict[str, str]:
     """Leave out Debezium's own heartbeats, write to the event type's topic, and give truncations a key."""
     return {
         "predicates": "heartbeat",
@@ -138,7 +138,7 @@ def _transforms(event_type: EventType) -> dict[str, str]:
         "transforms.quiet.predicate": "heartbeat",
         "transforms.topic.type": f"{_TRANSFORMS}.RegexRouter",
         "transforms.topic.regex": ".*",
-        "transforms.topic.replacement": event_type.name,
+        "transforms.topic.replacement": topic,
         "transforms.key.type": f"{_TRANSFORMS}.HoistField$Key",
         "transforms.key.field": "key",
     }

@@ -17,6 +17,7 @@ from truelog.capture.source_table import problem, publication
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ServiceDown
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import Settings
 
 _SLOTS = """
@@ -110,8 +111,9 @@ def captures(settings: Settings, types: Iterable[EventType]) -> list[Capture]:
     by_name = {each.name: each for each in types}
     try:
         with psycopg.connect(**settings.source(), autocommit=True, connect_timeout=5) as source:
-            slots = _slots(source, by_name)
-            problems = {name: problem(source, each) for name, each in by_name.items()}  # a table may change at any time
+            slots = _slots(source, settings.names, by_name)
+            # a table may change at any time
+            problems = {name: problem(source, settings.names, each) for name, each in by_name.items()}
         with connect(settings, autocommit=True) as connection:
             refused = epochs.refused(connection, by_name) | {name: why for name, why in problems.items() if why}
             now = datetime.now(UTC)
@@ -130,14 +132,14 @@ def captures(settings: Settings, types: Iterable[EventType]) -> list[Capture]:
     ]
 
 
-def _slots(source: Connection, types: Mapping[str, EventType]) -> dict[str, Slot]:
+def _slots(source: Connection, own: Names, types: Mapping[str, EventType]) -> dict[str, Slot]:
     """The replication slot of each table that has one."""
-    names = {publication(each): name for name, each in types.items()}
+    names = {publication(own, each): name for name, each in types.items()}
     return {names[slot]: Slot(*values) for slot, *values in source.execute(_SLOTS, (list(names),)).fetchall()}
 
 
 def _failure(settings: Settings, name: str) -> str | None:
     try:
-        return worker.failure(settings, name)
+        return worker.failure(settings, settings.names.in_kafka(name))
     except ServiceDown as down:
         return str(down)

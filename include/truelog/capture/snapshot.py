@@ -16,6 +16,7 @@ from truelog.schema.event import EventType
 from truelog.storage.database import connect
 from truelog.support.errors import CaptureRefused, ServiceDown
 from truelog.support.files import write_private
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
@@ -30,24 +31,24 @@ def take(settings: Settings, event_type: EventType) -> int:
         CaptureRefused: the table cannot be captured as it is.
     """
     with psycopg.connect(**settings.source(), autocommit=True, connect_timeout=10) as source:
-        if problem := source_table.problem(source, event_type):
+        if problem := source_table.problem(source, settings.names, event_type):
             raise CaptureRefused(problem)
         with connect(settings, autocommit=True) as connection:
             epoch = epochs.begin_next(connection, event_type.name)  # 1
             epochs.record_refused(connection, {event_type.name: None})
         chosen = connector.configuration(settings, event_type, epoch)
         write_private(connector.file(settings, event_type.name), connector.properties(chosen))
-        worker.ask(settings, "DELETE", f"/connectors/{event_type.name}")  # 2
-        for slot in slots(event_type, source_table.captured_types(settings).values()):
+        worker.ask(settings, "DELETE", f"/connectors/{chosen['name']}")  # 2
+        for slot in slots(settings.names, event_type, source_table.captured_types(settings).values()):
             _drop_slot(source, slot)
         worker.apply(settings, chosen)  # 3
     return epoch
 
 
-def slots(event_type: EventType, captured: Iterable[EventType]) -> list[str]:
+def slots(names: Names, event_type: EventType, captured: Iterable[EventType]) -> list[str]:
     """The table's slot, and that of an earlier release, which would keep the log for ever, unless it is another's."""
-    current, former = source_table.publication(event_type), source_table.former_publication(event_type)
-    others = {source_table.publication(each) for each in captured}
+    current, former = source_table.publication(names, event_type), source_table.former_publication(names, event_type)
+    others = {source_table.publication(names, each) for each in captured}
     return [current] if former in {current, *others} else [current, former]
 
 

@@ -12,6 +12,7 @@ from truelog.schema.event import EventType
 from truelog.schema.field import Field
 from truelog.schema.loading.events import load_proposals
 from truelog.storage.database import Connection, read_value
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import Settings
 
 # Java and PostgreSQL write some numbers of this type as different decimals, so both sides are compared in this form.
@@ -52,17 +53,17 @@ def captured_types(settings: Settings) -> dict[str, EventType]:
     return {name: each for name, each in types.items() if each.topic.source}
 
 
-def publication(event_type: EventType) -> str:
+def publication(names: Names, event_type: EventType) -> str:
     """The name of the publication, and of the replication slot, of a captured table. PostgreSQL cuts longer names."""
-    name = f"truelog_{event_type.name}"
+    name = names.in_postgresql(f"truelog_{event_type.name}")
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def former_publication(event_type: EventType) -> str:
+def former_publication(names: Names, event_type: EventType) -> str:
     """The name of an earlier release: PostgreSQL itself cut a long one, so that two tables could have one name."""
-    return f"truelog_{event_type.name}"[:_LONGEST_NAME]
+    return names.in_postgresql(f"truelog_{event_type.name}")[:_LONGEST_NAME]
 
 
 def schema_and_table(event_type: EventType) -> tuple[str, str]:
@@ -86,14 +87,16 @@ def _whole_rows(source: Connection, table: int) -> list[sql.Composed]:
     return [statement.format(sql.Identifier(schema, name)) for schema, name in found]
 
 
-def create_publication(event_type: EventType) -> sql.Composed:
+def create_publication(names: Names, event_type: EventType) -> sql.Composed:
     """The statement that publishes a table. A partitioned table is published as one table."""
     statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
-    return statement.format(sql.Identifier(publication(event_type)), sql.Identifier(*schema_and_table(event_type)))
+    return statement.format(
+        sql.Identifier(publication(names, event_type)), sql.Identifier(*schema_and_table(event_type))
+    )
 
 
-def is_published(source: Connection, event_type: EventType) -> bool:
-    found = source.execute(_PUBLISHED, (publication(event_type), *schema_and_table(event_type))).fetchone()
+def is_published(source: Connection, names: Names, event_type: EventType) -> bool:
+    found = source.execute(_PUBLISHED, (publication(names, event_type), *schema_and_table(event_type))).fetchone()
     return found is not None
 
 
@@ -109,12 +112,12 @@ def column_types(source: Connection, event_type: EventType) -> dict[str, str]:
     return dict(found.fetchall())
 
 
-def problem(source: Connection, event_type: EventType) -> str | None:
+def problem(source: Connection, names: Names, event_type: EventType) -> str | None:
     """Why the table cannot be captured, with the cure; None if it can."""
-    return next(_problems(source, event_type), None)
+    return next(_problems(source, names, event_type), None)
 
 
-def _problems(source: Connection, event_type: EventType) -> Iterator[str]:
+def _problems(source: Connection, names: Names, event_type: EventType) -> Iterator[str]:
     schema, table = schema_and_table(event_type)
     found = source.execute(
         "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
@@ -137,8 +140,8 @@ def _problems(source: Connection, event_type: EventType) -> Iterator[str]:
     if statements := [each.as_string(source) for each in _whole_rows(source, oid)]:
         yield f"{name} does not log whole rows: run {'; '.join(statements)}."
     yield from column_problems(source, event_type)
-    if not is_published(source, event_type):
-        yield f"{name} is not published: run {create_publication(event_type).as_string(source)}."
+    if not is_published(source, names, event_type):
+        yield f"{name} is not published: run {create_publication(names, event_type).as_string(source)}."
 
 
 def column_problems(source: Connection, event_type: EventType) -> Iterator[str]:

@@ -60,6 +60,7 @@ GROUPS = {
     "erasures": forgetting.app,
     "events": eventing.app,
     "limit": limiting.app,
+    "namespace": services.namespace_app,
     "output": lagging.output_app,
     "notifications": notifying.app,
     "patterns": patterning.app,

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from truelog.kafka.consumer import open_consumer
 from truelog.log import topics
 from truelog.support.settings import KafkaUser, Settings
 
@@ -33,7 +34,7 @@ def follow(settings: Settings, topic: str, *, from_beginning: bool) -> Iterator[
     where = topics.begins(broker, [topic]) if from_beginning else topics.committed_ends(broker, [topic])
     config = {**settings.kafka(KafkaUser.READER), "group.id": "truelog-tail", "enable.auto.commit": False}
     config |= {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "log_level": 0}
-    with closing(Consumer(config)) as consumer:
+    with closing(open_consumer(config)) as consumer:
         consumer.assign([TopicPartition(topic, each, offset) for each, offset in where.offsets[topic].items()])
         while True:
             message = consumer.poll(_POLL_SECONDS)

@@ -9,6 +9,9 @@ A compacted topic lacks earlier records, so the rows before its end were never i
 therefore asks where the topic ends, and shows nothing before it has read up to there. Tombstones stay in the topic for
 `delete.retention.ms`. A reader that was away for longer may have missed some, so it begins again from nothing. So does
 a reader whose next record is gone: the topic was created again, or lost records. The log of the program says why.
+
+Some releases of the Kafka client may never connect again after a broker has restarted. A reader that got no answer
+therefore makes new clients when it is asked again, and goes on where it was.
 """
 
 import json
@@ -28,7 +31,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     OffsetSpec,
@@ -39,7 +42,7 @@ from truelog.client.errors import Unavailable
 
 _RETENTION = "delete.retention.ms"
 _ANSWER_SECONDS = 10.0
-_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()
 _READING = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -64,12 +67,11 @@ class OutputTable:
             Unavailable: Kafka did not answer in time, or there is no such topic.
         """
         self._topic, self._seconds = topic, seconds
-        settings = {"log_level": 0, **kafka}
-        self._admin = AdminClient({name: value for name, value in settings.items() if name != "group.id"})
-        self._consumer = Consumer({"group.id": "truelog-table", **settings, **_READING})
+        self._settings = {"log_level": 0, **kafka}
+        self._connect()
         self._read: dict[str, Mapping[str, Any]] = {}
         self._shown: Mapping[str, Mapping[str, Any]] = {}
-        self._next, self._is_gone = 0, False
+        self._next, self._epoch, self._is_gone, self._is_lost = 0, dict[str, int](), False, False
         try:
             self._begin()
         except BaseException:
@@ -89,6 +91,8 @@ class OutputTable:
         """
         until = time.monotonic() + seconds
         try:
+            if self._is_lost:
+                self._connect_again()
             while not (reason := self._reason_to_begin()):
                 asked, end = _now(), self._offset(_LATEST)
                 if end > self._next:
@@ -100,6 +104,9 @@ class OutputTable:
                 self._keep(self._consumer.poll(min(rest, 0.5)))
         except _OffsetGone as gone:
             reason = str(gone)
+        except Unavailable:
+            self._is_lost = True
+            raise
         log.warning("%s: the table begins again: %s", self._topic, reason)
         self._begin()
         return True
@@ -114,10 +121,21 @@ class OutputTable:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def _connect(self) -> None:
+        self._admin = AdminClient({name: value for name, value in self._settings.items() if name != "group.id"})
+        self._consumer = Consumer({"group.id": "truelog-table", **self._settings, **_READING})
+
+    def _connect_again(self) -> None:
+        """Go on with new clients. With the leader epoch, they notice records that the topic has lost."""
+        self._consumer.close()
+        self._connect()
+        self._consumer.assign([TopicPartition(self._topic, 0, self._next, **self._epoch)])
+        self._is_lost = False
+
     def _begin(self) -> None:
         """Read everything from the beginning. The earlier rows stay visible until the end is reached."""
         self._since, self._id, self._retention = _now(), self._topic_id(), self._retention_seconds()
-        self._read, self._next, self._is_gone = {}, self._offset(_EARLIEST), False
+        self._read, self._next, self._epoch, self._is_gone = {}, self._offset(_EARLIEST), {}, False
         self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         self._read_to(self._offset(_LATEST), self._since)
 
@@ -162,6 +180,8 @@ class OutputTable:
             return True
         key, value = _text(message.key()), message.value()
         self._next = (message.offset() or 0) + 1
+        if (epoch := message.leader_epoch()) is not None:
+            self._epoch = {"leader_epoch": epoch}
         if value is None:
             self._read.pop(key, None)
         else:

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from truelog.archive.table import require_adopted
 from truelog.dead_letters import ledger
 from truelog.dead_letters.store import Coordinates, DeadLetter
+from truelog.kafka.producer import open_producer
 from truelog.log import topics
 from truelog.log.access import REPLAY_TRANSACTIONS
 from truelog.log.kafka_producer import client_error
@@ -182,7 +183,7 @@ def _producer(settings: Settings) -> Producer:
     Raises:
         ServiceDown: Kafka did not answer.
     """
-    producer = Producer(
+    producer = open_producer(
         {
             **settings.kafka(KafkaUser.PRODUCER),
             "transactional.id": REPLAY_TRANSACTIONS,

@@ -13,6 +13,7 @@ from truelog.schema.loading.events import load_proposals
 from truelog.schema.names import TICKS
 from truelog.support.durations import in_words
 from truelog.support.errors import TopicRefused
+from truelog.support.setting_groups.kafka_oauth import OAUTH_CA
 from truelog.support.settings import KafkaUser, Settings
 
 _SECONDS = 10.0
@@ -26,7 +27,7 @@ def _checks(area: Area, settings: Settings) -> Iterator[Result]:
     if not settings.kafka_protocol.startswith("SASL"):
         found = f"{settings.kafka_protocol}: anyone can write"
         yield area.failed("principals", found, "Use SASL_SSL, and give each principal a password.")
-    yield from _principals(area, settings)
+    yield from _principals(area, settings, _signed_in(settings))
     broker = topics.client(settings)
     types, broken = load_proposals(settings.events_folder)
     for name, why in broken.items():
@@ -40,14 +41,32 @@ def _transport(area: Area, settings: Settings) -> Iterator[Result]:
         for host, port in settings.kafka_servers:
             server = transport.Server(host, port, settings.kafka_trust, "TRUELOG_KAFKA_CA_FILE")
             yield from transport.tls(area, server)
-        return
-    hosts = [host for host, _ in settings.kafka_servers]
-    remote = next((host for host in hosts if not transport.is_this_machine(host)), hosts[0])
-    yield transport.plain(area, remote, "Set TRUELOG_KAFKA_PROTOCOL=SASL_SSL, and let the brokers listen with TLS.")
+    else:
+        hosts = [host for host, _ in settings.kafka_servers]
+        remote = next((host for host in hosts if not transport.is_this_machine(host)), hosts[0])
+        yield transport.plain(area, remote, "Set TRUELOG_KAFKA_PROTOCOL=SASL_SSL, and let the brokers listen with TLS.")
+    if settings.kafka_uses_oauth:
+        yield from _token_endpoint(area, settings)
 
 
-def _principals(area: Area, settings: Settings) -> Iterator[Result]:
-    for user in KafkaUser:
+def _token_endpoint(area: Area, settings: Settings) -> Iterator[Result]:
+    """Whether the connection to the endpoint that issues the tokens for Kafka is encrypted."""
+    host, port, is_encrypted = settings.kafka_oauth_server
+    if is_encrypted:
+        yield from transport.tls(area, transport.Server(host, port, settings.kafka_oauth_trust, OAUTH_CA))
+    else:
+        yield transport.plain(area, host, "Begin TRUELOG_KAFKA_OAUTH_TOKEN_URL with https://.")
+
+
+def _signed_in(settings: Settings) -> dict[KafkaUser, str]:
+    """The principals that sign in, with their names. A client of an OpenID provider does the duties of all."""
+    if settings.kafka_uses_oauth:
+        return {KafkaUser.ADMIN: f"client {settings.kafka_oauth_client_id}"}
+    return {user: str(user) for user in KafkaUser}
+
+
+def _principals(area: Area, settings: Settings, names: Mapping[KafkaUser, str]) -> Iterator[Result]:
+    for user, name in names.items():
         if user is not KafkaUser.ADMIN and not settings.kafka_passwords[user]:
             cure = f"Give {user} a password (TRUELOG_{user.password_setting.upper()}), and run `truelog up`."
             yield area.warning(str(user), f"its duty falls to {settings.kafka_user}", cure)
@@ -55,10 +74,11 @@ def _principals(area: Area, settings: Settings) -> Iterator[Result]:
         client = Client(settings, user)
         try:
             found = client.list_topics(timeout=_SECONDS)
-            yield area.fine(str(user), f"signs in; {len(found.brokers)} broker{'s'[: len(found.brokers) != 1]}")
+            yield area.fine(name, f"signs in; {len(found.brokers)} broker{'s'[: len(found.brokers) != 1]}")
         except KafkaException as error:
-            cure = "Check TRUELOG_KAFKA_BOOTSTRAP, TRUELOG_KAFKA_PROTOCOL and the principal's password."
-            yield area.failed(str(user), reason(client, error.args[0]), cure)
+            secret = "the client's secret" if settings.kafka_uses_oauth else "the principal's password"
+            cure = f"Check TRUELOG_KAFKA_BOOTSTRAP, TRUELOG_KAFKA_PROTOCOL and {secret}."
+            yield area.failed(name, reason(client, error.args[0]), cure)
 
 
 def _topics(area: Area, broker: Client, types: Mapping[str, EventType]) -> Iterator[Result]:

@@ -33,6 +33,7 @@ def _checks(area: Area, settings: Settings) -> Iterator[Result]:
         yield _version(area, connection)
         yield _clock(area, connection)
         yield _schema(area, connection)
+        yield _namespace(area, connection, settings)
         yield _durability(area, connection)
         with connect(settings, autocommit=True) as other:
             yield _sessions(area, connection, other)
@@ -84,6 +85,15 @@ def _schema(area: Area, connection: Connection) -> Result:
     return area.fine("schema", "as this release needs it")
 
 
+def _namespace(area: Area, connection: Connection, settings: Settings) -> Result:
+    """Whether the database belongs to this environment."""
+    found = str(read_value(connection, "SELECT coalesce(current_setting('truelog.namespace', true), '')"))
+    if found == settings.namespace:
+        return area.fine("namespace", found or "none")
+    cure = "Set TRUELOG_NAMESPACE or TRUELOG_DATABASE_NAME: each environment has a database of its own."
+    return area.failed("namespace", f"{found or 'none'} instead of {settings.namespace or 'none'}", cure)
+
+
 def _durability(area: Area, connection: Connection) -> Result:
     off = [name for name in _DURABLE if read_value(connection, f"SHOW {name}") == "off"]
     if not off:
@@ -125,8 +135,8 @@ def _roles(area: Area, settings: Settings) -> Iterator[Result]:
         CATALOG_ROLE: settings.catalog_password,
         API_ROLE: settings.api_password,
     }
-    for role, password in passwords.items():
-        setting = f"TRUELOG_{role.upper()}_PASSWORD"
+    for duty, password in passwords.items():
+        role, setting = settings.names.in_postgresql(duty), f"TRUELOG_{duty.upper()}_PASSWORD"
         if not password:
             yield area.warning(f"role {role}", f"no {setting}", "Create the role: docs/production.md.")
             continue

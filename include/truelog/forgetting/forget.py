@@ -6,7 +6,7 @@ a time. Applications and services go on meanwhile.
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,6 +14,7 @@ import psycopg
 
 from truelog.archive.audit import faults
 from truelog.archive.audit_evidence import run_audit
+from truelog.archive.erasing.erase import ArchiveEraser, Offsets
 from truelog.batch import partials
 from truelog.batch.batch_context import BatchContext, each_alone, load_beside, open_batch
 from truelog.batch.rebuild import Rebuilder
@@ -60,6 +61,7 @@ class Forgetting:
     erasure: Erasure
     doer: str
     changed: Counter[str] = field(default_factory=Counter)  # rows, by view
+    _covered: dict[str, Offsets] = field(default_factory=dict)  # archived records that it erases, by file
 
     def run(self, last: Step = Step.PROVED) -> None:
         """Perform the steps up to `last` that are not finished yet.
@@ -97,18 +99,21 @@ class Forgetting:
     def _count(self) -> None:
         found: list[CoveredDay] = []
         is_adopted = ledger.is_adopted(self.connection, self.erasure)
-        for eraser in erasers(self._settings, self.context.event_types, self.erasure):
+        for eraser in self._erasers():
             found += eraser.count(with_erased=is_adopted)
         ledger.record_counts(self.connection, self.erasure, found)
 
     def _rewrite(self) -> None:
         command_copies.require_read(self.connection, self.erasure)
-        for eraser in erasers(self._settings, self.context.event_types, self.erasure):
+        for eraser in self._erasers():
             eraser.rewrite()
 
     def _expire(self) -> None:
-        for eraser in erasers(self._settings, self.context.event_types, self.erasure):
+        for eraser in self._erasers():
             eraser.expire()
+
+    def _erasers(self) -> Iterator[ArchiveEraser]:
+        return erasers(self._settings, self.context.event_types, self.erasure, self._covered)
 
     def _drop_partials(self) -> None:
         made = set(made_versions(self.connection, self.erasure))  # also those for which only `recompute` has worked

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from truelog.archive import reader as archive_reader
-from truelog.archive.erasing.erase import ArchiveEraser
+from truelog.archive.erasing.erase import ArchiveEraser, Offsets
 from truelog.archive.table import open_catalog
 from truelog.control import event_registry, log_cuts
 from truelog.erasure.erasure import Erasure, Erasures, subject_fields
@@ -89,11 +89,17 @@ def preview(settings: Settings, named: Collection[Named]) -> Preview:
     return Preview(dict(sorted(found.items())), views, sorted({value for _, value in named if not is_clear(value)}))
 
 
-def erasers(settings: Settings, types: EventTypes, erasure: Erasure) -> Iterator[ArchiveEraser]:
-    """What erases the records of each of the erasure's topics from the archive, one after the other."""
+def erasers(
+    settings: Settings, types: EventTypes, erasure: Erasure, covered: dict[str, Offsets] | None = None
+) -> Iterator[ArchiveEraser]:
+    """What erases the records of each of the erasure's topics from the archive, one after the other.
+
+    `covered` has what earlier erasers of this erasure have found, by file, and gets what these find.
+    """
+    known = {} if covered is None else covered
     with open_catalog(settings) as catalog:
         for topic in sorted(erasure.fields):
-            yield ArchiveEraser(catalog, types[topic], Erasures(secret_of(settings), (erasure,)))
+            yield ArchiveEraser(catalog, types[topic], Erasures(secret_of(settings), (erasure,)), known)
 
 
 def made_versions(connection: Connection, erasure: Erasure) -> list[tuple[str, int]]:

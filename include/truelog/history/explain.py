@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from truelog.archive import reader as archive_reader
-from truelog.archive.reader import Wanted
+from truelog.archive.reader import ScanCost, Wanted
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.history import shown_rows
@@ -47,7 +47,8 @@ from truelog.tables.tracing.trace import REASON, Trace
 
 # For so few records, most of the time is that of planning, and generated code takes longer to make than it saves.
 SMALL_RECORDS = 200_000
-MOST_READ_HERE = 50_000  # by this process, because the records are then part of each plan that reads them
+MOST_READ_HERE = 50_000  # records
+MOST_BYTES_READ_HERE = 16 * 2**20  # of compressed files
 _FEW_RECORDS = {
     # Spark describes each plan for its pages, which are off. With all fields, that takes longer than the plan.
     "spark.sql.ui.explainMode": "simple",
@@ -119,13 +120,13 @@ def explain(
     began, settings = time.monotonic(), context.settings
     with connect(settings, autocommit=True) as connection:
         table.require_same_code(connection, compiled)
-        positions = merge.positions(connection, compiled).only(compiled.view.reads)
-        with _session(context, positions) as within:
-            rebuilder = Rebuilder(within, connection, compiled)
-            rebuilder.require_reading()
+        with _session(context, merge.positions(connection, compiled).only(compiled.view.reads)) as within:
             key = parse_key(within.spark, compiled.own, given)
             stored = _read_stored(settings, compiled, key)
             end, missing = archived_end(settings, compiled.view.reads, stored.positions)
+            cost = archive_reader.scan_cost(settings, Wanted.between(Positions(), end))
+            rebuilder = Rebuilder(replace(within, are_few=_are_few(cost)), connection, compiled)
+            rebuilder.require_reading()
             trace = kinds.kind_of(compiled.own).trace(_Tracing(rebuilder, end, key))
             listed = _list_events(trace, page)
             steps = EventSteps(listed.places)
@@ -142,7 +143,7 @@ def explain(
                 as_data(rebuilt),
                 listed.total,
                 _events(listed, found),
-                archive_reader.scan_cost(settings, Wanted.between(Positions(), end)),
+                cost,
                 time.monotonic() - began,
                 found.refused_total,
             )
@@ -154,15 +155,19 @@ def _session(context: BatchContext, positions: Positions) -> Iterator[BatchConte
 
     Afterwards, the thread has the session of the given context again.
     """
-    records = _records(positions)
-    if records > SMALL_RECORDS:
+    if _records(positions) > SMALL_RECORDS:
         yield context
         return
     small = small_session(context.spark, context.settings.spark_catalog() | _FEW_RECORDS)
     try:
-        yield replace(context, spark=small, are_few=records <= MOST_READ_HERE)
+        yield replace(context, spark=small)
     finally:
         plan.write_as(context.spark)
+
+
+def _are_few(cost: ScanCost) -> bool:
+    """Whether this process may read the records, because they are part of each plan that reads them."""
+    return cost.records <= MOST_READ_HERE and cost.bytes <= MOST_BYTES_READ_HERE
 
 
 def _records(positions: Positions) -> int:

@@ -8,7 +8,7 @@ from truelog.history.explain_cost import explain_cost
 from truelog.history.explain_question import REFUSALS, Question
 from truelog.spark.early import begin_session
 from truelog.storage import exact_json
-from truelog.support.errors import BadInput
+from truelog.support.errors import BadInput, ServiceDown
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
@@ -24,7 +24,7 @@ def answer_question(settings: Settings, question: Question) -> dict[str, Any]:
         started = begin_session(settings, name, cost.records)
         with open_view(settings, name, question.view, started) as (context, compiled):
             found = explain(context, compiled, question.key, Page(before=question.before or None))
-    except REFUSALS as refused:
+    except (*REFUSALS, ServiceDown) as refused:
         return {"refused": str(refused)}
     answer: dict[str, Any] = exact_json.read(exact_json.write(found.as_dict()))
     return answer

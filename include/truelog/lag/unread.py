@@ -13,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from truelog.kafka.consumer import open_consumer
 from truelog.log.positions import Positions
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
@@ -54,7 +55,7 @@ def _times(settings: Settings, starts: Iterable[Coordinates]) -> dict[Coordinate
     remaining = sorted(starts)
     if not remaining:
         return found
-    consumer = Consumer(
+    consumer = open_consumer(
         settings.kafka(KafkaUser.READER)
         | {
             "group.id": "truelog.lag",

@@ -9,7 +9,7 @@ import logging
 import psycopg
 
 from truelog.storage.kept_sessions import kept
-from truelog.support.settings import Settings
+from truelog.support.settings import ANALYST, Settings
 
 INTERVAL_SECONDS = 5.0
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 # another database may have another limit.
 _END = """
     SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = current_database() AND usename = 'analyst' AND xact_start < now() - make_interval(secs => %s)
+    WHERE datname = current_database() AND usename = %s AND xact_start < now() - make_interval(secs => %s)
 """
 
 
@@ -27,7 +27,8 @@ def end_long_transactions(settings: Settings) -> None:
     """End the analysts' sessions whose transaction is older than `analyst_seconds`. If PostgreSQL is down, none is."""
     try:
         with kept(settings) as connection:
-            for pid, _ in connection.execute(_END, (settings.analyst_seconds,)).fetchall():
+            role = settings.names.in_postgresql(ANALYST)
+            for pid, _ in connection.execute(_END, (role, settings.analyst_seconds)).fetchall():
                 log.warning("Ended an analyst's session (process %s) after %g s", pid, settings.analyst_seconds)
     except psycopg.Error as error:
         log.warning("The time limit of analysts was not applied: %s", error)

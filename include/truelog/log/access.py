@@ -13,7 +13,8 @@ its duty:
 - `truelog forget` writes erasures and deletes output topics, and it alone
 - every other part reads
 
-Kafka refuses everything that no rule allows.
+Kafka refuses everything that no rule allows. With a namespace, the principals and all that their rules name begin with
+it, and the reader reads only such topics.
 """
 
 import logging
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
@@ -38,6 +39,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotat
 from truelog.schema.event import Topic
 from truelog.schema.names import OUTPUT, TICKS
 from truelog.support.errors import ServiceDown
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 
@@ -56,6 +58,7 @@ _WRITERS = {
 RELAY_PLACES = "relay.places"
 RELAY_TRANSACTIONS = "truelog-relay-"  # the prefix of the transactional ids of relays
 REPLAY_TRANSACTIONS = "truelog-replay"  # the transactional id of replayed dead letters
+_USER, _ALL = "User:", "*"
 _GROUPS = ("truelog", "spark-kafka-")  # prefixes of the consumer groups that Truelog and Spark name
 
 
@@ -66,25 +69,25 @@ def create_users(broker: AdminClient, settings: Settings) -> None:
     """
     if settings.kafka_mechanism in _SCRAM:
         _create_logins(broker, settings)
-    _create(broker, [*_reading(), *_replaying(), *_relaying(), *_erasing()])
+    _create(broker, settings.names, [*_reading(), *_replaying(), *_relaying(), *_erasing()])
 
 
 def _create_logins(broker: AdminClient, settings: Settings) -> None:
-    made = [user for user, password in settings.kafka_passwords.items() if password]
+    made = {settings.names.in_kafka(user.value): each for user, each in settings.kafka_passwords.items() if each}
     mechanism = ScramCredentialInfo(_SCRAM[settings.kafka_mechanism], _ITERATIONS)
     upserts: list[UserScramCredentialAlteration] = [
-        UserScramCredentialUpsertion(user.value, mechanism, settings.kafka_passwords[user].get_secret_value().encode())
-        for user in made
+        UserScramCredentialUpsertion(user, mechanism, password.get_secret_value().encode())
+        for user, password in made.items()
     ]
     if upserts:
         for future in broker.alter_user_scram_credentials(upserts, request_timeout=_SECONDS).values():
             future.result()
-        _wait_for_users(broker, made)
+        _wait_for_users(broker, list(made))
 
 
-def grant_writing(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
+def grant_writing(broker: AdminClient, names: Names, topics: Mapping[str, Topic]) -> None:
     """Let the principals of these topics write to them. Idempotent."""
-    _create(broker, [rule for name, topic in topics.items() for rule in _writing(name, topic)])
+    _create(broker, names, [rule for name, topic in topics.items() for rule in _writing(name, topic)])
 
 
 def _writing(name: str, topic: Topic) -> list[AclBinding]:
@@ -95,7 +98,7 @@ def _writing(name: str, topic: Topic) -> list[AclBinding]:
 
 def _reading() -> list[AclBinding]:
     anything = [AclOperation.READ, AclOperation.DESCRIBE_CONFIGS]
-    topics = [_rule(KafkaUser.READER, ResourceType.TOPIC, "*", each) for each in anything]
+    topics = [_rule(KafkaUser.READER, ResourceType.TOPIC, _ALL, each) for each in anything]
     prefixed = ResourcePatternType.PREFIXED
     groups = [_rule(KafkaUser.READER, ResourceType.GROUP, each, AclOperation.READ, prefixed) for each in _GROUPS]
     return topics + groups
@@ -127,11 +130,23 @@ def _rule(
     operation: AclOperation,
     pattern: ResourcePatternType = ResourcePatternType.LITERAL,
 ) -> AclBinding:
-    return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+    return AclBinding(kind, name, pattern, f"{_USER}{user.value}", "*", operation, AclPermissionType.ALLOW)
 
 
-def _create(broker: AdminClient, rules: list[AclBinding]) -> None:
+def _in_kafka(names: Names, rule: AclBinding) -> AclBinding:
+    """The rule with Kafka's names. A rule for all topics becomes one for those of the namespace."""
+    if not names.namespace:
+        return rule
+    is_for_all = rule.name == _ALL
+    name = names.in_kafka("" if is_for_all else rule.name)
+    pattern = ResourcePatternType.PREFIXED if is_for_all else rule.resource_pattern_type
+    principal = f"{_USER}{names.in_kafka(rule.principal.removeprefix(_USER))}"
+    return AclBinding(rule.restype, name, pattern, principal, rule.host, rule.operation, rule.permission_type)
+
+
+def _create(broker: AdminClient, names: Names, chosen: list[AclBinding]) -> None:
     """Add the missing rules, and wait until the broker applies them."""
+    rules = [_in_kafka(names, each) for each in chosen]
     try:
         existing = _existing(broker)
     except KafkaException as error:
@@ -154,13 +169,13 @@ def _create(broker: AdminClient, rules: list[AclBinding]) -> None:
 
 def _existing(broker: AdminClient) -> set[AclBinding]:
     kinds = (ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
-    everything = AclBindingFilter(*kinds)  # type: ignore[arg-type]  # None matches all names
+    everything = AclBindingFilter(*kinds)
     return set(broker.describe_acls(everything, request_timeout=_SECONDS).result())
 
 
-def _wait_for_users(broker: AdminClient, users: list[KafkaUser]) -> None:
+def _wait_for_users(broker: AdminClient, users: list[str]) -> None:
     def known() -> None:
-        found: Any = broker.describe_user_scram_credentials([each.value for each in users], request_timeout=_SECONDS)
+        found: Any = broker.describe_user_scram_credentials(users, request_timeout=_SECONDS)
         if unknown := [user for user, future in found.items() if future.exception() is not None]:
             raise ServiceDown(f"the broker does not know {', '.join(unknown)} yet")
 

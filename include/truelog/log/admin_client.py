@@ -5,8 +5,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, TopicDescription  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, TopicDescription
 
+from truelog.kafka.admin_client import NamedAdminClient
 from truelog.support.errors import ServiceDown, TopicRefused
 from truelog.support.settings import KafkaUser, Settings
 
@@ -28,16 +29,17 @@ _TRANSIENT = frozenset(
 )
 
 _CURES = {
-    KafkaError._AUTHENTICATION: "Check the TRUELOG_KAFKA_…_PASSWORD settings",
+    KafkaError._AUTHENTICATION: "Check the {sign_in} settings",
     KafkaError._SSL: "Check TRUELOG_KAFKA_CA_FILE and TRUELOG_KAFKA_BOOTSTRAP: `truelog doctor` says more",
 }
 
 
-class Client(AdminClient):
+class Client(NamedAdminClient):
     """A client that reports errors only through exceptions, not on standard error."""
 
     def __init__(self, settings: Settings, user: KafkaUser) -> None:
         self._errors: list[KafkaError] = []
+        self._sign_in = settings.kafka_sign_in_settings
         config: dict[str, Any] = {**settings.kafka(user), "error_cb": self._errors.append, "log_level": 0}
         super().__init__(config)
 
@@ -49,7 +51,8 @@ class Client(AdminClient):
         self.poll(0)
         found = {error.code(): error.str() for error in self._errors}
         self._errors.clear()
-        return next((f"{found[code]}. {cure}" for code, cure in _CURES.items() if code in found), "")
+        cures = {code: cure.format(sign_in=self._sign_in) for code, cure in _CURES.items()}
+        return next((f"{found[code]}. {cure}" for code, cure in cures.items() if code in found), "")
 
 
 def reason(broker: AdminClient, error: KafkaError) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from truelog.kafka.producer import open_producer
 from truelog.log import topics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
@@ -33,7 +34,7 @@ def make_producer(
     user: KafkaUser = KafkaUser.PRODUCER,
 ) -> Producer:
     """A producer of events whose acknowledgement means that the record is in the log exactly once."""
-    return Producer(
+    return open_producer(
         {
             **settings.kafka(user),
             **({"error_cb": on_error} if on_error else {}),

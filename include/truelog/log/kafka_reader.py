@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from truelog.kafka.consumer import open_consumer
 from truelog.log.positions import Range
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
@@ -33,7 +34,7 @@ def messages(settings: Settings, topic: str, partition: int, begin: int, end: in
 
 def open_reader(settings: Settings, **more: Any) -> Consumer:
     """A client that reads committed records. The caller closes it."""
-    return Consumer(
+    return open_consumer(
         {
             **settings.kafka(KafkaUser.READER),
             "group.id": "truelog-audit",

@@ -137,7 +137,7 @@ def _first_below(consumer: Consumer, key: PartitionKey, position: int) -> int:
     if end < position:
         where = f"{key[0]} {key[1]}"
         raise ServiceDown(f"{where}: the log ends at {end}, before the position {position}. Kafka is asked again.")
-    return min(position, max(first, position - _RECORDS_BELOW))
+    return min(position, max(int(first), position - _RECORDS_BELOW))
 
 
 def _first_answers(settings: Settings, positions: Positions, reached: Epochs) -> Iterator[tuple[PartitionKey, Message]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from confluent_kafka import KafkaError, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -74,7 +74,7 @@ def last_written(settings: Settings, name: str) -> datetime | None:
         TopicRefused: the topic does not exist.
         ServiceDown: Kafka did not answer.
     """
-    broker, newest = topics.client(settings), OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+    broker, newest = topics.client(settings), OffsetSpec.max_timestamp()
     [future] = broker.list_offsets({TopicPartition(name, 0): newest}, request_timeout=_SECONDS).values()
     found = result(broker, name, future)
     return datetime.fromtimestamp(found.timestamp / 1_000, UTC) if found.offset >= 0 else None

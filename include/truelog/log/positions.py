@@ -59,6 +59,10 @@ class Positions:
             {t: i for t, i in self.ids.items() if t in wanted},
         )
 
+    def renamed(self, rename: Callable[[str], str]) -> "Positions":
+        """The same positions, with other names of the topics."""
+        return Positions({rename(t): by for t, by in self.offsets.items()}, {rename(t): i for t, i in self.ids.items()})
+
     def covers(self, other: "Positions") -> bool:
         """True if every partition is at or past its position in `other`."""
         return all(self.at(t, p) >= other.at(t, p) for t, p in other.partitions())

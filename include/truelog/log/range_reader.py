@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from truelog.kafka.consumer import open_consumer
 from truelog.log.kafka_reader import headers_of
 from truelog.log.positions import Range
 from truelog.log.topics import PartitionKey
@@ -122,7 +123,7 @@ def _small_batches(client: Mapping[str, Any], share: Share, schema: pa.Schema) -
 def _assigned(client: Mapping[str, Any], share: Share) -> Iterator[Consumer]:
     """A consumer at the starts of the ranges. A worker process keeps it for its next task, unless reading failed."""
     config = tuple(sorted(client.items()))
-    consumer = _idle.pop(config, None) or Consumer({**client, **_READING})
+    consumer = _idle.pop(config, None) or open_consumer({**client, **_READING})
     consumer.incremental_assign([TopicPartition(each.topic, each.partition, each.start) for each in share])
     yield consumer
     _idle[config] = consumer

@@ -44,14 +44,20 @@ def schema(event_type: EventType) -> StructType:
     return columns
 
 
-def read_stream(spark: SparkSession, settings: Settings, topics: tuple[str, ...], begin: Positions) -> DataFrame:
-    """The log from `begin` on, as Spark divides it into batches. `read` reads the records of a batch."""
+def read_stream(
+    spark: SparkSession, settings: Settings, topics: Iterable[str], begin: Positions, limits: Mapping[str, str]
+) -> DataFrame:
+    """The log from `begin` on, as Spark divides it into batches. `read` reads the records of a batch.
+
+    Spark knows the topics by Kafka's names, also in its own log of offsets (`truelog.streaming.spark_offsets`).
+    """
+    names, topics = settings.names, list(topics)
     options = {
         **settings.spark_kafka(),
-        "subscribe": ",".join(topics),
-        "startingOffsets": begin.only(topics).as_json(),
+        "subscribe": ",".join(map(names.topic_of, topics)),
+        "startingOffsets": begin.only(topics).renamed(names.topic_of).as_json(),
         "failOnDataLoss": "true",
-        "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
+        **limits,
     }
     return spark.readStream.format("kafka").options(**options).load()
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -94,7 +94,7 @@ def sync_each(settings: Settings, types: Mapping[str, EventType], *, grow: bool 
     refused |= _add_partitions(broker, {n: topics[n] for n, each in present.items() if _lacks(each, topics[n])})
     refused |= _configure(broker, {name: topics[name] for name in present if name not in refused})
     good = {name: each for name, each in topics.items() if name not in refused}
-    access.grant_writing(broker, good)  # 3
+    access.grant_writing(broker, settings.names, good)  # 3
     _wait_for_leaders(broker, good)  # 4
     return refused
 
@@ -141,7 +141,7 @@ def begins(broker: AdminClient, topics: Iterable[str]) -> Positions:
 def ends_of_existing(broker: AdminClient, topics: Iterable[str]) -> tuple[PartitionOffsets, dict[str, str]]:
     """The end offsets that the brokers return, and the reason for each topic that Kafka does not have."""
     described, refused = describe_existing(broker, topics, _TIMEOUT)
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    latest = OffsetSpec.latest()
     return _offsets_of(broker, described, latest, IsolationLevel.READ_UNCOMMITTED), refused
 
 
@@ -152,7 +152,7 @@ def committed_ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
 
 def committed_ends_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
     """The same as `committed_ends`, without requiring all of them."""
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    latest = OffsetSpec.latest()
     return _offsets(broker, topics, latest, IsolationLevel.READ_COMMITTED)
 
 
@@ -191,7 +191,7 @@ def leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> di
 
 
 def _leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    latest = OffsetSpec.latest()
     wanted = {TopicPartition(*key): latest for key in partitions}
     found = broker.list_offsets(wanted, request_timeout=_TIMEOUT) if wanted else {}
     answers = {(each.topic, each.partition): result(broker, each.topic, future) for each, future in found.items()}
@@ -200,12 +200,12 @@ def _leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> d
 
 def ends_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
     """The end offsets that the brokers return. Unlike `ends`, this function does not require all of them."""
-    return _offsets(broker, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    return _offsets(broker, topics, OffsetSpec.latest())
 
 
 def begins_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
     """The first offsets that the brokers return. Unlike `begins`, this function does not require all of them."""
-    return _offsets(broker, topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    return _offsets(broker, topics, OffsetSpec.earliest())
 
 
 def existing_topics(broker: AdminClient) -> set[str]:

@@ -32,6 +32,7 @@ from truelog.archive.commit import Append, commit
 from truelog.archive.table import Progress, identifier, open_catalog
 from truelog.control import application, lease, log_cuts
 from truelog.control.log_cuts import OpenCut
+from truelog.kafka.producer import open_producer
 from truelog.log import topics
 from truelog.log.kafka_reader import headers_of, messages
 from truelog.log.leader_epochs import take_epochs
@@ -103,7 +104,7 @@ def _accept(settings: Settings, broker: AdminClient, connection: Connection, cut
         plan = Plan(**{**cut.plan, "views": tuple(cut.plan["views"])})
     faults.reach("accept_cut.planned")
     first = plan.trusted_from
-    producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True})
+    producer = open_producer({**settings.kafka(), "acks": "all", "enable.idempotence": True})
     while (end := topics.ends(broker, [cut.topic]).at(cut.topic, cut.partition)) < first:
         _append(producer, cut, [(b"filler", None, [(_FILLER, b"")])] * (first - end))  # 2
     faults.reach("accept_cut.filled")

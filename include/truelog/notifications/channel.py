@@ -28,7 +28,7 @@ def send(channel: Channel, message: Message, seconds: float) -> None:
     if channel.kind == "email":
         _mail(channel, message, seconds)
         return
-    headers = {"Idempotency-Key": str(message.id)}
+    headers = {"Idempotency-Key": message.key}
     url, token = channel.url.get_secret_value(), channel.token.get_secret_value()
     if channel.kind == "pagerduty":
         post_json(url or _PAGERDUTY, {"routing_key": token} | forms.pagerduty(message), headers, seconds)

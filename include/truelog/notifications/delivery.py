@@ -8,6 +8,7 @@ waits alone: the pause before the next try doubles.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from truelog.erasure import hold
 from truelog.notifications import channel as channels
@@ -65,7 +66,7 @@ def deliver_next(settings: Settings, connection: Connection, channel: str) -> bo
     found = connection.execute(_NEXT, (channel,)).fetchall()
     if not found or hold.held_versions(connection):
         return False
-    message = Message(*found[0])
+    message = replace(Message(*found[0]), names=settings.names)
     try:
         if (declared := settings.notification_channels.get(channel)) is None:
             raise NotSetUp(f"TRUELOG_NOTIFICATION_CHANNELS has no channel {channel}")

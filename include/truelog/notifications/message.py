@@ -1,11 +1,12 @@
 """Message: what a notification says, in the form of each kind of channel."""
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from typing import Any
 
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.timestamps import to_text
 
 _SUBJECT_LENGTH = 200  # characters
@@ -25,6 +26,17 @@ class Message:
     until: datetime
     made_at: datetime
     tries: int
+    names: Names = field(default_factory=Names)
+
+    @property
+    def key(self) -> str:
+        """The key by which receivers know the message."""
+        return self.names.for_receivers(self.id)
+
+    @property
+    def incident_key(self) -> str:
+        """The key by which receivers know the incident. Two environments have the same ids for the same rules."""
+        return self.names.for_receivers(self.incident)
 
     @property
     def text(self) -> str:
@@ -37,8 +49,8 @@ class Message:
 
 def webhook(message: Message) -> dict[str, Any]:
     about = {
-        "id": str(message.id),
-        "incident": str(message.incident),
+        "id": message.key,
+        "incident": message.incident_key,
         "says": message.says,
         "at": to_text(message.made_at),
     }
@@ -58,7 +70,8 @@ def alertmanager(message: Message) -> list[dict[str, Any]]:
                 "alertname": message.body["notification"],
                 "service": "truelog-notifications",
                 "subject": message.body["subject"],
-                "incident": str(message.incident),
+                "incident": message.incident_key,
+                **message.names.labels,
             },
             "annotations": {"summary": message.text},
             "startsAt": message.opened_at.isoformat(),
@@ -69,7 +82,7 @@ def alertmanager(message: Message) -> list[dict[str, Any]]:
 
 def pagerduty(message: Message) -> dict[str, Any]:
     """The event without its routing key, which is a secret. PagerDuty recognises the incident by its id."""
-    event: dict[str, Any] = {"event_action": "resolve", "dedup_key": str(message.incident)}
+    event: dict[str, Any] = {"event_action": "resolve", "dedup_key": message.incident_key}
     if message.says != "opened":
         return event
     return event | {
@@ -91,8 +104,8 @@ def mail(message: Message, sender: str, to: str) -> EmailMessage:
     made = EmailMessage()
     made["Subject"] = " ".join(message.text.split())[:_SUBJECT_LENGTH]
     made["From"], made["To"] = sender, to
-    made["Message-ID"] = f"<{message.id}@truelog>"
-    made["Idempotency-Key"] = str(message.id)
+    made["Message-ID"] = f"<{message.key}@truelog>"
+    made["Idempotency-Key"] = message.key
     row = "\n".join(f"{name}: {value}" for name, value in message.body["row"].items())
-    made.set_content(f"{message.text}\n\n{row}\n\nincident {message.incident}\n")
+    made.set_content(f"{message.text}\n\n{row}\n\nincident {message.incident_key}\n")
     return made

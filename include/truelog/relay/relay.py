@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
+from truelog.kafka.producer import open_producer
 from truelog.log.access import RELAY_PLACES, RELAY_TRANSACTIONS
 from truelog.log.kafka_producer import client_error
 from truelog.log.output_topic import create_topic
@@ -46,7 +47,7 @@ class Relay:
 
     def __init__(self, settings: Settings, user: KafkaUser, feed: Feed) -> None:
         self.feed = feed
-        self._producer = Producer(_configuration(settings, user, feed))
+        self._producer = open_producer(_configuration(settings, user, feed))
         create_topic(settings, user, RELAY_PLACES, PLACES_CONFIG)
         with _understood(feed):
             self._producer.init_transactions(_ANSWER_SECONDS)  # 1

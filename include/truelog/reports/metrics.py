@@ -93,14 +93,14 @@ def format_families(settings: Settings, connection: Connection) -> str:
     platform = (_applications, _steps, _stragglers)
     by_view = (_merges, _reconciliations, _certainties, _tables, _builds)
     points = [*(read(connection) for read in platform), *(read(connection, views) for read in by_view)]
-    return render_metrics(chain(lag, *points))
+    return render_metrics(chain(lag, *points), settings.names.labels)
 
 
-def render_metrics(points: Iterable[Point]) -> str:
-    """The text of every metric, including metrics without a sample."""
+def render_metrics(points: Iterable[Point], common: dict[str, str]) -> str:
+    """The text of every metric, including metrics without a sample. Each sample has the common labels."""
     families = {name: _family(name) for name in FAMILIES}
     for point in points:
-        labels = {name: str(value) for name, value in point.labels.items()}
+        labels = {name: str(value) for name, value in point.labels.items()} | common
         families[point.name].add_sample(point.name, labels, point.value)
     return generate_latest(_Families(list(families.values()))).decode()
 

@@ -157,7 +157,7 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         positions = reader_positions.view_positions(connection, [view])[view].positions.plain()
         freshness = freshness_series.freshness_timeline(connection, [view], _DAY, settings.lag_poll_seconds, [view])
         lag = lag_report.rows(settings, connection, [view])
-        read = view_readers.readers(connection, view), view_readers.sql_readers(connection, view)
+        read = view_readers.readers(connection, view), view_readers.sql_readers(connection, settings.names, view)
         history = reconcile_history.view_steps(connection, view, _STEP, _STEPS)
         work = _work(connection, view)
     verdict = lag_report.worst(lag).verdict if lag else None

@@ -172,9 +172,15 @@ def _closes(envelope: _Envelope) -> bool:
 
 
 def _end_of_snapshot(event_type: EventType, envelope: _Envelope) -> SnapshotEnd | None:
-    """The end of a snapshot of this table and epoch, if the record is one. Each slot has the messages of all tables."""
-    message = envelope.message
-    if message is None or message.prefix != f"{SNAPSHOT_END}{event_type.name}" or event_type.decoder == LENIENT_CHANGES:
+    """The end of a snapshot of this table and epoch, if the record is one.
+
+    Each slot has the messages of all tables, and of all environments that capture the database. Debezium's name of the
+    source begins with the namespace of the connector's environment.
+    """
+    message, (namespace, dot, _) = envelope.message, envelope.source.name.rpartition(".")
+    if message is None or event_type.decoder == LENIENT_CHANGES:
+        return None
+    if message.prefix != f"{SNAPSHOT_END}{namespace}{dot}{event_type.name}":
         return None
     end = _END.decode(message.content)
     return end if end.epoch == _epoch(envelope) else None

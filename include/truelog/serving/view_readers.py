@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from truelog.storage.database import Connection
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import API_ROLE, CATALOG_ROLE, STAGER
 
 _DAYS = 7
-_OWN = [API_ROLE, CATALOG_ROLE, STAGER]  # the roles of the platform's processes, besides the owner of the tables
+_OWN = (API_ROLE, CATALOG_ROLE, STAGER)  # the roles of the platform's processes, besides the owner of the tables
 # A transaction holds a lock on each view that it has read until it ends.
 _SESSIONS = """
     SELECT a.usename, count(DISTINCT a.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -71,6 +72,7 @@ def readers(connection: Connection, view: str) -> list[ViewReader]:
     return [ViewReader(*row) for row in rows]
 
 
-def sql_readers(connection: Connection, view: str) -> list[SqlReader]:
+def sql_readers(connection: Connection, names: Names, view: str) -> list[SqlReader]:
     """Who reads the view, or a relation that it presents, by SQL at this moment: the roles with most sessions first."""
-    return [SqlReader(*row) for row in connection.execute(_SESSIONS, (view, _OWN)).fetchall()]
+    own = [names.in_postgresql(role) for role in _OWN]
+    return [SqlReader(*row) for row in connection.execute(_SESSIONS, (view, own)).fetchall()]

@@ -15,7 +15,7 @@ from truelog.spark.class_archive import CLASS_PATH, class_archive, class_path, i
 from truelog.spark.java import java_home
 from truelog.support.errors import NotSetUp
 from truelog.support.files import write_private
-from truelog.support.settings import Settings
+from truelog.support.settings import PROJECT, Settings
 
 # The Airflow connection that contains the master's address.
 SPARK = "spark_default"
@@ -121,6 +121,7 @@ def job_environment(settings: Settings, scratch: Path) -> dict[str, str]:
         "JAVA_HOME": str(java_home(settings)),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(PROJECT / "include"),  # an image has the library's files, but has not installed it
         "SPARK_LOCAL_IP": settings.spark_driver_host,
         "TMPDIR": str(scratch),
         "TZ": "UTC",

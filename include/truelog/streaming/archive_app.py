@@ -46,6 +46,7 @@ from truelog.kernel.clock import TOPIC
 from truelog.log.clock_guard import newest_tick
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
+from truelog.log.records import read_stream
 from truelog.log.topic_health import TopicGuard
 from truelog.schema.event import EventType, EventTypes
 from truelog.spark.session import session
@@ -95,7 +96,7 @@ class ArchiveApp:
             self._archive_by(connection, spark, batch_id)
 
     def _archive_by(self, connection: Connection, spark: SparkSession, batch_id: int) -> None:
-        begin, end = batch_range(self.checkpoint, batch_id, self.begin)
+        begin, end = batch_range(self.checkpoint, batch_id, self.begin, self.settings.names)
         event_registry.require_known(connection, self.types, end)
         epochs, files = self._read(connection, spark, begin, end)
         faults.reach("archive.files_written")
@@ -248,13 +249,9 @@ def _archiver(
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:
     """The log from `begin` on; a batch starts when it is large enough or the trigger interval has passed."""
-    options = {
-        **settings.spark_kafka(),
-        "subscribe": ",".join(begin.offsets),
-        "startingOffsets": begin.as_json(),
-        "failOnDataLoss": "true",
+    limits = {
         "minOffsetsPerTrigger": str(_MIN_BATCH),
         "maxTriggerDelay": f"{round(settings.archive_trigger_seconds * 1000)}ms",
         "maxOffsetsPerTrigger": str(_MAX_BATCH),
     }
-    return spark.readStream.format("kafka").options(**options).load()
+    return read_stream(spark, settings, begin.offsets, begin, limits)

@@ -44,7 +44,7 @@ class Assessment:
 
 
 class _Ensured(NamedTuple):
-    """A topic's table, which has the columns of this type and is the newest that the bucket knows."""
+    """A topic's table with the columns of this type, which was the newest of the bucket at most minutes ago."""
 
     event_type: EventType
     topic_id: str

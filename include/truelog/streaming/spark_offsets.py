@@ -14,6 +14,7 @@ from pathlib import Path
 
 from truelog.log.positions import Positions
 from truelog.support.files import private_folder
+from truelog.support.setting_groups.namespace import Names
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 — not a fixed file: `mkdtemp` makes a private folder in it
 
@@ -43,17 +44,22 @@ def emptied(folder: Path) -> Path:
     return folder
 
 
-def batch_range(checkpoint: Path, batch_id: int, begin: Positions) -> tuple[Positions, Positions]:
+def batch_range(checkpoint: Path, batch_id: int, begin: Positions, names: Names) -> tuple[Positions, Positions]:
     """The range [start, end) of a micro-batch; `begin` is the start of this run's batch 0."""
-    start, end = _ends(checkpoint, batch_id - 1, begin) if batch_id else begin, _ends(checkpoint, batch_id, begin)
+    start = _ends(checkpoint, batch_id - 1, begin, names) if batch_id else begin
+    end = _ends(checkpoint, batch_id, begin, names)
     if not end.covers(start):
         raise RuntimeError(f"the log ends before positions that were read: {end.as_json()}, {start.as_json()}")
     return start, end
 
 
-def _ends(checkpoint: Path, batch_id: int, begin: Positions) -> Positions:
-    """The end offsets of a batch. The file contains three lines: version, metadata, and offsets of the only source."""
+def _ends(checkpoint: Path, batch_id: int, begin: Positions, names: Names) -> Positions:
+    """The end offsets of a batch. The file contains three lines: version, metadata, and offsets of the only source.
+
+    The offsets are of topics by Kafka's names.
+    """
     lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
     if lines[0] != "v1" or len(lines) != 3:
         raise RuntimeError(f"offset log of batch {batch_id}: unknown format {lines[0]} with {len(lines)} lines")
-    return Positions.from_json(lines[2], begin.ids)
+    ends = Positions.from_json(lines[2]).renamed(lambda topic: names.name_of(topic) or topic)
+    return Positions(ends.offsets, begin.ids)

@@ -141,8 +141,9 @@ class Stream:
                     self._on_batch(batch_id)
 
         self._offer(EventRange({}, self.begin, self.begin))  # after a batch, it would take the batch back
+        limits = {"maxOffsetsPerTrigger": str(self.settings.max_offsets_per_trigger)}
         query = (
-            records.read_stream(self.spark, self.settings, self.topics, self.begin)
+            records.read_stream(self.spark, self.settings, self.topics, self.begin, limits)
             .writeStream.foreachBatch(on_batch)
             .option("checkpointLocation", self.checkpoint.as_uri())
             .trigger(processingTime=f"{self.settings.stream_trigger_seconds} seconds")
@@ -153,7 +154,7 @@ class Stream:
     def _on_batch(self, batch_id: int) -> None:
         faults.reach("batch.begun")
         began = time.monotonic()
-        begin, end = batch_range(self.checkpoint, batch_id, self.begin)
+        begin, end = batch_range(self.checkpoint, batch_id, self.begin, self.settings.names)
         self.stream_topics.reached = begin
         self._outlasting(lambda: event_registry.require_known(self.connection, self.types, end))
         epochs = self.applier.guard.take_epochs(end)

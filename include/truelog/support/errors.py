@@ -205,6 +205,16 @@ class ServiceDown(TruelogError):
     """A service did not answer before the deadline."""
 
 
+class FilesDeleted(ServiceDown):
+    """An erasure or upkeep deleted files of the archive while they were read."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "archive: an erasure or upkeep has deleted files while they were read. Repeat the question. If it happens "
+            "again, run `truelog archive audit`."
+        )
+
+
 class NoRoom(ServiceDown):
     """So many events of accepted commands wait for the log that commands are refused."""
 

@@ -32,14 +32,24 @@ from pydantic_settings import (
 from truelog.support.errors import NotSetUp
 from truelog.support.setting_groups import services as service_settings
 from truelog.support.setting_groups.alerts import AlertSettings
-from truelog.support.setting_groups.kafka import KafkaSettings, KafkaUser, jaas
+from truelog.support.setting_groups.jaas import jaas
+from truelog.support.setting_groups.kafka import KafkaSettings, KafkaUser
 from truelog.support.setting_groups.notifications import NotificationSettings
 from truelog.support.setting_groups.object_store import ObjectStoreSettings
-from truelog.support.setting_groups.postgresql import API_ROLE, CATALOG_ROLE, STAGER, DatabaseSettings
+from truelog.support.setting_groups.postgresql import (
+    AIRFLOW_ROLE,
+    ANALYST,
+    API_ROLE,
+    CATALOG_ROLE,
+    STAGER,
+    DatabaseSettings,
+)
 from truelog.support.setting_groups.services import Address, ServiceSettings
 from truelog.support.setting_groups.versions import VersionSettings
 
 __all__ = [
+    "AIRFLOW_ROLE",
+    "ANALYST",
     "API_ROLE",
     "CATALOG",
     "CATALOG_ROLE",

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from truelog.storage.database import Connection, names
 from truelog.storage.locks import Locks
 from truelog.support.errors import StagingTorn
-from truelog.support.settings import STAGER, Settings
+from truelog.support.settings import Settings
 from truelog.tables.compiled_view import CompiledView
 from truelog.tables.staging import adbc_sessions
 from truelog.tables.staging.adbc_sessions import SCANS
@@ -35,6 +35,11 @@ from truelog.tables.table import Table
 CHANGES = "_changes"  # suffix of a table in which a kind notes rows that are about to change, beside staged rows
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64
+# The executors' role in this database: the set-up lets only this role use the schema.
+_STAGERS = """
+SELECT DISTINCT pg_get_userbyid(granted.grantee) FROM pg_namespace, aclexplode(nspacl) AS granted
+WHERE nspname = 'stage' AND granted.privilege_type = 'USAGE' AND granted.grantee NOT IN (0, nspowner)
+"""
 _HOLD = f"SELECT {{}}({Locks.STAGED_ROWS.of('name')}) FROM unnest(%s::text[]) AS held (name)"  # noqa: S608  a constant
 _SWEEP_WAITS = "2s"  # a merge that begins meanwhile waits behind the sweep
 
@@ -172,10 +177,10 @@ def load(spark: SparkSession, settings: Settings, queries: Sequence[str], schema
 
 def grant(connection: Connection, target: Table) -> None:
     """Let the executors' role load rows of a table, if the database has this role."""
-    if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (STAGER,)).fetchone() is None:
-        return
-    state, role = sql.Identifier("state", target.name), sql.Identifier(STAGER)
-    connection.execute(sql.SQL("GRANT SELECT ON {}, {} TO {}").format(state, table(target), role))
+    state = sql.Identifier("state", target.name)
+    for (role,) in connection.execute(_STAGERS).fetchall():
+        statement = sql.SQL("GRANT SELECT ON {}, {} TO {}")
+        connection.execute(statement.format(state, table(target), sql.Identifier(role)))
 
 
 @contextmanager

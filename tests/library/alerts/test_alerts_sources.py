@@ -396,3 +396,5 @@ def test_a_disk_is_reported_by_its_free_share(settings: Settings) -> None:
     full, empty = (settings.model_copy(update={"alert_disk_share": share}) for share in (0.9999999, 0.0000001))
     assert keys(alert_resources.observe_disk(full)) == {"disk_low/home"}
     assert alert_resources.observe_disk(empty) == Observation()
+    in_a_pod = settings.model_copy(update={"stores": "own", "home": settings.home / "missing"})
+    assert alert_resources.observe_disk(in_a_pod) == Observation()

@@ -61,12 +61,12 @@ OF_A_TOPIC: dict[str, Callable[[Settings], object]] = {
     "events of a figure": lambda it: archived_events(it, VISITS, Question(*MARCH, ())),
     "states of commands": lambda it: list(read_archived(it, TOPIC_ID, Range(TOPIC, 0, 0, 1))),
     "cost of an explanation": lambda it: reader.scan_cost(it, Wanted.between(Positions(), ENDS)),
+    "faults of files": lambda it: incomplete_ranges(it, [TOPIC]),
     "floor of a comparison": lambda it: reader.holds_event(it, TOPIC, ENDS),
 }
 OF_A_NAME: dict[str, Callable[[Settings], object]] = {
     "quality": quality,
     "preview of an erasure": preview_of_an_erasure,
-    "faults of files": lambda it: incomplete_ranges(it, [TOPIC]),
 }
 READERS = OF_A_TOPIC | OF_A_NAME
 

@@ -17,6 +17,7 @@ from truelog.capture import comparison, connector, slot, snapshot, source_table
 from truelog.schema.event import EventType
 from truelog.schema.loading.events import EVENTS, load_events
 from truelog.storage.database import Connection
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import Settings
 
 CUSTOMERS = load_events()["customers"]
@@ -39,7 +40,7 @@ def owner(captured: Settings) -> Iterator[Connection]:
 
 
 def problem(session: Connection, event_type: EventType = CUSTOMERS) -> str | None:
-    return source_table.problem(session, event_type)
+    return source_table.problem(session, Names(), event_type)
 
 
 def test_the_prepared_table_can_be_captured_by_the_role(captured: Settings) -> None:
@@ -170,13 +171,13 @@ def test_an_enum_and_a_new_column_are_no_problem(owner: Connection) -> None:
 
 def test_the_statements_for_the_owner_are_those_of_the_page() -> None:
     """docs/change-data-capture.md shows them."""
-    assert source_table.publication(CUSTOMERS) == "truelog_customers"
+    assert source_table.publication(Names(), CUSTOMERS) == "truelog_customers"
     assert source_table.schema_and_table(CUSTOMERS) == ("public", "customers")
 
 
 def test_tables_with_long_names_have_different_slots() -> None:
     names = ["t" * length for length in (1, 55, 56, 62, 63)] + ["t" * 62 + "u"]
-    slots = [source_table.publication(replace(CUSTOMERS, name=name)) for name in names]
+    slots = [source_table.publication(Names(), replace(CUSTOMERS, name=name)) for name in names]
     assert slots[:2] == [f"truelog_{name}" for name in names[:2]]
     assert len({*slots}) == len(names)
     assert max(map(len, slots)) == 63
@@ -185,9 +186,23 @@ def test_tables_with_long_names_have_different_slots() -> None:
 def test_a_snapshot_also_drops_the_slot_of_an_earlier_release_unless_it_is_another_tables() -> None:
     short, long = (replace(CUSTOMERS, name="t" * length) for length in (55, 56))
     other = replace(CUSTOMERS, name="u" * 56)
-    assert snapshot.slots(short, [short, long]) == [f"truelog_{short.name}"]
-    assert snapshot.slots(long, [short, long]) == [source_table.publication(long)]
-    assert snapshot.slots(other, [short, long, other]) == [source_table.publication(other), f"truelog_{'u' * 55}"]
+    assert snapshot.slots(Names(), short, [short, long]) == [f"truelog_{short.name}"]
+    assert snapshot.slots(Names(), long, [short, long]) == [source_table.publication(Names(), long)]
+    both = [source_table.publication(Names(), other), f"truelog_{'u' * 55}"]
+    assert snapshot.slots(Names(), other, [short, long, other]) == both
+
+
+def test_two_environments_capture_a_table_by_different_names(captured: Settings) -> None:
+    red = captured.model_copy(update={"namespace": "red"})
+    found = [connector.configuration(each, CUSTOMERS, 1) for each in (captured, red)]
+    for option in ("name", "topic.prefix", "slot.name", "publication.name", "transforms.topic.replacement"):
+        plain, named = (each[option] for each in found)
+        assert named in {f"red.{plain}", f"red_{plain}"}
+    query = found[1][f"snapshot.select.statement.overrides.{CUSTOMERS.topic.source}"]
+    assert "'truelog_snapshot_red.customers'" in query
+    long = source_table.publication(red.names, replace(CUSTOMERS, name="t" * 60))
+    assert long.startswith("red_truelog_ttt")
+    assert len(long) == 63
 
 
 def test_a_slot_that_is_absent_is_no_problem_and_one_that_exists_is_dropped(captured: Settings) -> None:

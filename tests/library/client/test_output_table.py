@@ -168,6 +168,26 @@ def test_a_reader_whose_next_record_was_deleted_begins_again(
         assert [each["product"] for each in table.rows.values()] == ["p1", "p5"]
 
 
+def test_a_reader_without_an_answer_goes_on_with_new_clients(view: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may never connect again after a broker has restarted. Here, it delivers nothing."""
+    view.change({"p1": "1", "p2": "1"})
+    publish_all(view.settings)
+    with opened(view) as table:
+        dead, read = table._consumer, table._next
+        view.change({"p3": "3"}, "p1")
+        publish_all(view.settings)
+        with monkeypatch.context() as silence:
+            silence.setattr(table, "_seconds", 0.1)
+            silence.setattr(table, "_keep", lambda _: False)
+            with pytest.raises(Unavailable, match="no record within"):
+                table.follow()
+        assert table._next == read
+        assert table.follow()
+        assert table._consumer is not dead
+        require_equal(table, view)
+        assert not table.follow()
+
+
 def test_a_topic_that_does_not_exist_is_named(platform: Settings) -> None:
     with pytest.raises(Unavailable, match=r"view\.nothing\.v1"):
         OutputTable("view.nothing.v1", platform.kafka(KafkaUser.READER), 1.0)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,

@@ -240,8 +240,9 @@ def test_events_of_another_person_are_listed_and_refused(ground: Archived, monke
     require_rebuilds(ground, found, SENT, OF_T, only=(3,))  # a refused event, which changes nothing
     [last] = explained(ground, {"thing": "t"}, Page(1, "click:0:4")).events
     assert last.refused == reason, "the owner's events are on another page"
-    monkeypatch.setattr("truelog.history.explain.MOST_READ_HERE", 0)  # the way of an archive of medium size
-    assert explained(ground, {"thing": "t"}).events == found.events
+    for limit in ("MOST_BYTES_READ_HERE", "MOST_READ_HERE"):
+        monkeypatch.setattr(f"truelog.history.explain.{limit}", 0)  # the way of an archive of medium size
+        assert explained(ground, {"thing": "t"}).events == found.events
     monkeypatch.setattr("truelog.history.explain.SMALL_RECORDS", 0)  # the way of a large archive
     assert [each.refused for each in explained(ground, {"thing": "u"}).events] == [""]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
-from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # not re-exported explicitly
+from confluent_kafka.admin import TopicDescription
 
 from tests.builders.views import a_view, forget, merged_to
 from tests.library.registered import forget_rows, registered
@@ -38,7 +38,7 @@ NOBODY: Node | None = None
 
 
 def described(name: str, *leaders: Node | None) -> TopicDescription:
-    parts = [TopicPartitionInfo(number, leader, [], []) for number, leader in enumerate(leaders)]  # type: ignore[arg-type]
+    parts = [TopicPartitionInfo(number, leader, [], []) for number, leader in enumerate(leaders)]
     return TopicDescription(name, Uuid(1, 1), False, parts)
 
 

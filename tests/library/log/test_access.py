@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -23,6 +23,7 @@ from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.schema.event import Topic
 from truelog.schema.loading.events import load_events
 from truelog.support.errors import ServiceDown
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import KafkaUser, Settings
 
 EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks", "claim", "customers", "erasure")
@@ -133,7 +134,7 @@ class _WithoutAuthorizer:
 
 def test_a_broker_without_an_authorizer_needs_no_rules(caplog: pytest.LogCaptureFixture) -> None:
     broker: Any = _WithoutAuthorizer()
-    access.grant_writing(broker, {"page_view": load_events()["page_view"].topic})
+    access.grant_writing(broker, Names(), {"page_view": load_events()["page_view"].topic})
     assert "Kafka has no authorizer" in caplog.text
 
 
@@ -166,8 +167,11 @@ def test_only_set_up_uses_the_superuser() -> None:
         and (".kafka()" in text or "KafkaUser.ADMIN" in text)
     }
     assert using == {
+        "include/runtime/chart.py",  # gives no pod its password
         "include/runtime/credentials.py",  # makes no password for it here
+        "include/runtime/foreign_names.py",
         "include/runtime/kafka.py",
+        "include/runtime/namespace.py",
         "include/truelog/doctor/kafka.py",  # signs in as each principal
         "include/truelog/log/topics.py",
         "include/truelog/maintenance/accept_cut.py",  # appends records of all topics again

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,8 +19,14 @@ from truelog.support.settings import Settings
 CLICK, VIEW = ("click", 0), ("page_view", 1)
 
 
+def message(key: PartitionKey, offset: int, **more: Any) -> Message:
+    """A message as a consumer gets it. The client's own cannot be made."""
+    known = {"topic": key[0], "partition": key[1], "offset": offset, "error": None, "leader_epoch": None, **more}
+    return SimpleNamespace(**{name: partial(lambda value: value, value) for name, value in known.items()})
+
+
 def answer(code: int, text: str) -> Message:
-    return Message(topic="click", partition=0, offset=7, error=KafkaError(code, text))
+    return message(CLICK, 7, error=KafkaError(code, text))
 
 
 AT_5 = "Partition truncation detected: broker end offset is 5 (offset leader epoch 1)"
@@ -27,7 +35,7 @@ AT_5 = "Partition truncation detected: broker end offset is 5 (offset leader epo
 @pytest.mark.parametrize(
     ("message", "end"),
     [
-        (Message(topic="click", partition=0, offset=7, value=b"a record"), None),
+        (message(CLICK, 7, value=b"a record"), None),
         (answer(KafkaError._PARTITION_EOF, "the end"), None),
         (answer(KafkaError._AUTO_OFFSET_RESET, "offset out of range"), None),  # retention has dropped the position
         (answer(KafkaError._LOG_TRUNCATION, AT_5), 5),
@@ -98,12 +106,12 @@ def test_the_cuts_of_changed_partitions_are_raised(postgresql: Settings, monkeyp
 
 
 def record(key: PartitionKey, offset: int, epoch: int = 3) -> Message:
-    return Message(topic=key[0], partition=key[1], offset=offset, leader_epoch=epoch)
+    return message(key, offset, leader_epoch=epoch)
 
 
 def end(key: PartitionKey, offset: int) -> Message:
     eof = KafkaError(KafkaError._PARTITION_EOF, "the end")
-    return Message(topic=key[0], partition=key[1], offset=offset, error=eof)
+    return message(key, offset, error=eof)
 
 
 @dataclass

@@ -177,7 +177,7 @@ class CutLog:
         return [offset for (offset,) in self.connection.execute(query, (self.topic_id,)).fetchall()]
 
 
-class Safe(Producer):
+class Safe(Producer):  # type: ignore[misc]  # confluent-kafka has no types
     """The command's producer. With other settings, a request that the client repeats could append a record twice."""
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -290,7 +290,7 @@ CUT = OpenCut("any", "an-id", 0, (CUT_AT,), (OLD,), None)
 AWAY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "message.timeout.ms": 200}
 
 
-class Asked(Producer):
+class Asked(Producer):  # type: ignore[misc]  # confluent-kafka has no types
     """A producer without a broker. It fails if it is asked in a loop without a pause."""
 
     times = 0

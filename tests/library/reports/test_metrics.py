@@ -14,6 +14,7 @@ from truelog.reports.metrics import FAMILIES, Point, render_metrics
 from truelog.services import registry
 from truelog.services.declaration import METRICS
 from truelog.support.durations import in_words
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import PROJECT
 
 FOLDER = PROJECT / "docs" / "monitoring"
@@ -93,7 +94,8 @@ def test_points_follow_their_family_and_labels_are_escaped() -> None:
             Point("truelog_lag_seconds", 0.25, {"reader": 'a"b\\c\nd', "partition": 3}),
             Point("truelog_lag_events", 12_345_678_901),
             Point("truelog_lag_seconds", 1e-7, {"reader": "b", "partition": 0}),
-        ]
+        ],
+        {},
     )
     points = [line for line in text.splitlines() if not line.startswith("#")]
     assert points == [
@@ -104,6 +106,12 @@ def test_points_follow_their_family_and_labels_are_escaped() -> None:
     assert text.endswith("\n")
     lines = text.splitlines()
     assert lines[lines.index("# TYPE truelog_lag_events gauge") - 1].startswith("# HELP truelog_lag_events ")
+
+
+def test_each_sample_has_the_labels_of_the_environment() -> None:
+    points = [Point("truelog_lag_events", 1), Point("truelog_lag_seconds", 1, {"reader": "b"})]
+    lines = [line for line in render_metrics(points, Names("red").labels).splitlines() if not line.startswith("#")]
+    assert lines == ['truelog_lag_events{namespace="red"} 1.0', 'truelog_lag_seconds{namespace="red",reader="b"} 1.0']
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
@@ -33,7 +33,7 @@ ANY_RULE = (ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{READER}", N
 def earlier(platform: Settings) -> Iterator[Settings]:
     """The running platform without a principal and two roles whose passwords are in the settings."""
     broker = topics.client(platform, KafkaUser.ADMIN)
-    rules = AclBindingFilter(*ANY_RULE, AclOperation.ANY, AclPermissionType.ANY)  # type: ignore[arg-type]
+    rules = AclBindingFilter(*ANY_RULE, AclOperation.ANY, AclPermissionType.ANY)
     for deleted in broker.delete_acls([rules]).values():
         deleted.result()
     forgotten = UserScramCredentialDeletion(READER.value, ScramMechanism[platform.kafka_mechanism.replace("-", "_")])

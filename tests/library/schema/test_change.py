@@ -94,6 +94,14 @@ def test_the_end_of_another_snapshot_is_a_heartbeat() -> None:
     assert [(row["source_operation"], row["source_closes"]) for row in others] == [("heartbeat", False)] * 2
 
 
+def test_the_end_of_a_snapshot_of_another_environment_is_a_heartbeat() -> None:
+    """Two environments may capture one table, and each slot has the messages of both."""
+    pairs = [("customers", "customers"), ("red.customers", "red.customers"), ("customers", "red.customers")]
+    pairs += [("red.customers", "customers"), ("red.customers", "blue.customers")]
+    rows = decoded(*(ended(source=source, table=table) for source, table in pairs))
+    assert [row["source_operation"] for row in rows] == ["ended", "ended", "heartbeat", "heartbeat", "heartbeat"]
+
+
 def test_an_end_that_cannot_be_read_closes_nothing() -> None:
     record = json.loads(ended())
     record["message"]["content"] = "e30="  # {}

@@ -7,6 +7,7 @@ import pytest
 
 from truelog.serving.view_readers import SqlReader, sql_readers
 from truelog.storage.database import Connection, connect
+from truelog.support.setting_groups.namespace import Names
 from truelog.support.settings import API_ROLE, Settings
 
 VIEW = "read_by_sql"
@@ -31,17 +32,17 @@ def session(settings: Settings, role: str) -> psycopg.Connection:
 
 def test_analysts_are_seen_while_they_read(postgresql: Settings, owner: Connection) -> None:
     with session(postgresql, "analyst") as one, session(postgresql, "analyst") as other:
-        assert sql_readers(owner, VIEW) == []
+        assert sql_readers(owner, Names(), VIEW) == []
         one.execute(f"SELECT * FROM views.{VIEW}".encode())
         other.execute(f"SELECT n FROM views.{VIEW}_busiest".encode())  # a relation that the view presents
-        assert sql_readers(owner, VIEW) == [SqlReader("analyst", 2)]
-        assert sql_readers(owner, f"{VIEW}_busiest") == [SqlReader("analyst", 1)]
+        assert sql_readers(owner, Names(), VIEW) == [SqlReader("analyst", 2)]
+        assert sql_readers(owner, Names(), f"{VIEW}_busiest") == [SqlReader("analyst", 1)]
         other.rollback()
-        assert sql_readers(owner, VIEW) == [SqlReader("analyst", 1)]
-        assert sql_readers(owner, "no such view; --") == []
+        assert sql_readers(owner, Names(), VIEW) == [SqlReader("analyst", 1)]
+        assert sql_readers(owner, Names(), "no such view; --") == []
 
 
 def test_the_api_is_not_a_reader_by_sql(postgresql: Settings, owner: Connection) -> None:
     with session(postgresql, API_ROLE) as api:
         api.execute(f"SELECT * FROM views.{VIEW}".encode())
-        assert sql_readers(owner, VIEW) == []
+        assert sql_readers(owner, Names(), VIEW) == []

@@ -9,6 +9,7 @@ import pytest
 from truelog.log.positions import Positions
 from truelog.streaming import spark_offsets
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
+from truelog.support.setting_groups.namespace import Names
 
 BEGIN = Positions({"t": {0: 5, 1: 5}}, {"t": "id"})
 
@@ -46,14 +47,14 @@ def test_a_folder_of_an_earlier_release_is_replaced(folder: Path) -> None:
 
 def test_the_range_of_a_batch_is_in_the_offset_log(folder: Path) -> None:
     checkpoint = _logged(folder, '{"t":{"0":7,"1":5}}', '{"t":{"0":9,"1":6}}')
-    assert batch_range(checkpoint, 0, BEGIN) == (BEGIN, Positions({"t": {0: 7, 1: 5}}, {"t": "id"}))
-    assert batch_range(checkpoint, 1, BEGIN)[1] == Positions({"t": {0: 9, 1: 6}}, {"t": "id"})
+    assert batch_range(checkpoint, 0, BEGIN, Names()) == (BEGIN, Positions({"t": {0: 7, 1: 5}}, {"t": "id"}))
+    assert batch_range(checkpoint, 1, BEGIN, Names())[1] == Positions({"t": {0: 9, 1: 6}}, {"t": "id"})
 
 
 def test_a_batch_that_ends_before_it_begins_is_refused(folder: Path) -> None:
     checkpoint = _logged(folder, '{"t":{"0":7,"1":4}}')
     with pytest.raises(RuntimeError, match="ends before positions"):
-        batch_range(checkpoint, 0, BEGIN)
+        batch_range(checkpoint, 0, BEGIN, Names())
 
 
 def _logged(folder: Path, *ends: str) -> Path:

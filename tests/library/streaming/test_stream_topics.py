@@ -2,7 +2,7 @@
 
 import uuid
 
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewPartitions
 from confluent_kafka.cimpl import NewTopic
 
 from tests.deadline import until

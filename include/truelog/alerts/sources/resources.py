@@ -46,7 +46,12 @@ def dead_letters_per_second(readings: Iterable[ReaderPoll]) -> float | None:
 
 
 def observe_disk(settings: Settings) -> Observation:
-    """Check the disk of the home, which contains the data of the embedded services."""
+    """Check the disk of the home, which contains the data of the embedded services.
+
+    A service in a pod has no home. Kubernetes watches the disks there.
+    """
+    if settings.stores == "own" and not settings.home.exists():
+        return Observation()
     usage = shutil.disk_usage(settings.home)
     share = usage.free / usage.total
     if share >= settings.alert_disk_share:

@@ -19,9 +19,11 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +49,7 @@ from truelog.support.errors import ServiceDown
 
 _KEPT = frozenset({*PLACE.names, LOG_DAY.name, "erased"})
 _ATTEMPTS = 20
+_FILES_AT_ONCE = 4  # are read, while each waits for the object store
 _AT_ONCE = 1_000  # objects that S3 deletes in one request
 
 Offsets = NDArray[np.int64]
@@ -56,10 +59,10 @@ log = logging.getLogger("truelog.archive")
 
 @dataclass(frozen=True)
 class _Copy:
-    """The files that replace a file, and how many records were erased in them; no files if none is covered."""
+    """The files that replace a file, and how many records were erased in them."""
 
-    files: tuple[DataFile, ...] = ()
-    erased: int = 0
+    files: tuple[DataFile, ...]
+    erased: int
 
 
 @dataclass
@@ -69,7 +72,8 @@ class ArchiveEraser:
     catalog: Catalog
     event_type: EventType
     erasures: Erasures
-    _examined: dict[str, _Copy] = field(default_factory=dict)  # by the path of each file
+    covered: dict[str, Offsets] = field(default_factory=dict)  # in each file that was examined, by its path
+    _copies: dict[str, _Copy] = field(default_factory=dict)
 
     def count(self, *, with_erased: bool = False) -> list[CoveredDay]:
         """The covered records that are not erased yet, by partition and log day.
@@ -78,9 +82,9 @@ class ArchiveEraser:
         """
         found: Counter[tuple[int, datetime]] = Counter()
         if (table := self._table()) is not None:
-            for file in _live(table):
+            for file, covered in self._examine(table):
                 day, partition = _partition_of(file)
-                found[partition, day] += len(self._covered(table, file))
+                found[partition, day] += len(covered)
                 if with_erased:
                     found[partition, day] += self._erased_below_end(table, file)
         return [CoveredDay(self.event_type.name, p, day, n) for (p, day), n in sorted(found.items()) if n]
@@ -93,9 +97,13 @@ class ArchiveEraser:
             ServiceDown: other commits replaced the same files again and again.
         """
         for attempt in range(_ATTEMPTS):
+            if attempt and (table := self._table()) is not None:
+                self._replacements(table)  # so that appends wait only for the copies of the newest files
             with turn(self.catalog, identifier(self.event_type.name), alone=True) if attempt else nullcontext():
                 erased = self._attempt()
             if erased is not None:
+                if (table := self._table()) is not None:
+                    advance_pointer(table)  # also if nothing was replaced: a crash may have left it behind
                 return erased
         raise ServiceDown(
             f"archive of {self.event_type.name}: other commits came before the erasure {_ATTEMPTS} times. Nothing was "
@@ -107,19 +115,16 @@ class ArchiveEraser:
         table = self._table()
         if table is None:
             return 0
-        replaced = [(each, copy) for each in _live(table) if (copy := self._copy_of(table, each)).files]
-        if not replaced:
-            advance_pointer(table)  # a crash after the commit may have left it behind
-            return 0
-        faults.reach("erase.written")
-        try:
-            _replace(table, replaced)
-        except (CommitFailedException, ValidationException) as conflict:
-            log.info("archive of %s: its erasure is planned again: %s", self.event_type.name, conflict)
-            return None
-        faults.reach("erase.committed")
-        advance_pointer(table)
-        return sum(copy.erased for _, copy in replaced)
+        replacements = self._replacements(table)
+        if replacements:
+            faults.reach("erase.written")
+            try:
+                _replace(table, replacements)
+            except (CommitFailedException, ValidationException) as conflict:
+                log.info("archive of %s: its erasure is planned again: %s", self.event_type.name, conflict)
+                return None
+            faults.reach("erase.committed")
+        return sum(copy.erased for _, copy in replacements)
 
     def expire(self) -> int:
         """Delete the objects that only earlier snapshots have, and these snapshots. Returns the number of objects."""
@@ -136,12 +141,23 @@ class ArchiveEraser:
         except NoSuchTableError:
             return None
 
-    def _copy_of(self, table: Table, file: DataFile) -> _Copy:
-        if file.file_path not in self._examined:
-            covered = self._covered(table, file)
-            copy = _Copy(tuple(_copied(table, file, covered)), len(covered)) if len(covered) else _Copy()
-            self._examined[file.file_path] = copy
-        return self._examined[file.file_path]
+    def _replacements(self, table: Table) -> list[tuple[DataFile, _Copy]]:
+        """The live files with covered records, and their copies."""
+        return [(file, self._copy_of(table, file, found)) for file, found in self._examine(table) if len(found)]
+
+    def _copy_of(self, table: Table, file: DataFile, covered: Offsets) -> _Copy:
+        if file.file_path not in self._copies:
+            self._copies[file.file_path] = _Copy(tuple(_copied(table, file, covered)), len(covered))
+        return self._copies[file.file_path]
+
+    def _examine(self, table: Table) -> list[tuple[DataFile, Offsets]]:
+        """Each live file, and the offsets of its covered records."""
+        files = [*_live(table)]
+        new = [each for each in files if each.file_path not in self.covered]
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+            found = pool.map(partial(self._covered, table), new)
+            self.covered.update(zip((each.file_path for each in new), found, strict=True))
+        return [(each, self.covered[each.file_path]) for each in files]
 
     def _covered(self, table: Table, file: DataFile) -> Offsets:
         """The offsets of a file's covered records that are not erased yet, by their raw bytes."""

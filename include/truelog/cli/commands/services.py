@@ -16,10 +16,12 @@ from truelog.cli.commands.streaming import (
 )
 from truelog.cli.forgetting import lacking, unfinished
 from truelog.cli.output import AsJson, Exit, Sheet, print_json, say
-from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
+from truelog.support.settings import ANALYST, ENVIRONMENT_FILE, Settings, default_home
 
 if TYPE_CHECKING:
     from runtime import State
+
+namespace_app = typer.Typer(help="What this environment has on servers that it shares.", no_args_is_help=True)
 
 Services = Annotated[list[str] | None, typer.Argument(help="The services. By default, all services.")]
 
@@ -54,6 +56,41 @@ def status(as_json: AsJson = False) -> None:
     settings = Settings()
     if not _show(settings, runtime.status(settings), as_json):
         raise typer.Exit(Exit.DIFFERENT)
+
+
+@namespace_app.callback()
+def namespace() -> None:
+    """Keep `destroy` a subcommand, although there is only one."""
+
+
+Confirmed = Annotated[str, typer.Option("--confirm", help="The namespace. Without it, nothing is removed.")]
+
+
+@namespace_app.command()
+def destroy(confirm: Confirmed = "", as_json: AsJson = False) -> None:
+    """Remove the environment's topics, groups, rules, principals, slots and roles; not its databases and its bucket.
+
+    Without a confirmation, show what would be removed.
+    """
+    from runtime import namespace
+
+    settings = Settings()
+    if confirm and confirm != settings.namespace:
+        raise typer.BadParameter(f"the namespace of {settings.home} is {settings.namespace or 'empty'}")
+    found = namespace.destroy(settings) if confirm else namespace.holdings(settings)
+    if as_json:
+        print_json({"destroyed": bool(confirm), **found.as_dict()})
+    else:
+        table = Sheet("kind", "name")
+        for kind, names in found.as_dict().items():
+            for each in names:
+                table.add_row(kind.replace("_", " "), each)
+        table.show()
+        stay = f"{settings.database_name}, {settings.airflow_database} and the bucket {settings.s3_bucket} stay"
+        say(f"{'removed' if confirm else 'nothing is removed yet'}; the databases {stay}")
+    if not confirm:
+        say(f"to remove these names: truelog namespace destroy --confirm {settings.namespace}", err=True)
+        raise typer.Exit(Exit.BAD_USE)
 
 
 def _show(settings: Settings, states: "list[State]", as_json: bool) -> bool:
@@ -106,7 +143,7 @@ def _connections(settings: Settings) -> dict[str, Any]:
     server = f"host={settings.database_host} port={settings.database_port} dbname={settings.database_name}"
     users = {user: f"TRUELOG_AIRFLOW_{user.upper()}_PASSWORD in {file}" for user in airflow.ROLES}
     return {
-        "psql": f'psql "{server} user=analyst"',
+        "psql": f'psql "{server} user={settings.names.in_postgresql(ANALYST)}"',
         "password": f"TRUELOG_ANALYST_PASSWORD in {file}",
         "airflow": {"url": airflow.address(settings), "passwords": users},
     }

@@ -34,6 +34,7 @@ from truelog.commands.folding.log_record import LogRecord
 from truelog.commands.folding.states import KeyName
 from truelog.control import event_registry, log_cuts
 from truelog.erasure import ledger
+from truelog.kafka.consumer import open_consumer
 from truelog.log import topics
 from truelog.log.positions import Positions, Range
 from truelog.schema.event import EventType, EventTypes
@@ -97,7 +98,7 @@ class FoldReader:
             # After the beginning: if the history is judged again meanwhile, the states are withdrawn, which is noticed.
             self._types = event_registry.confirmed_types(self._settings)
             self._fold_archived(connection, broker, reading, stopped)
-            with closing(Consumer({**self._settings.kafka(KafkaUser.READER), **_READING})) as consumer:
+            with closing(open_consumer({**self._settings.kafka(KafkaUser.READER), **_READING})) as consumer:
                 consumer.assign([TopicPartition(self._event, p, offset) for p, offset in reading.offsets.items()])
                 self._follow(connection, consumer, broker, reading, stopped)
 

@@ -27,7 +27,7 @@ _ABOUT = (
     "The log of events, and the rows of views that follow from it. Events may also be sent to the collector over HTTP, "
     "whose OpenAPI document describes that."
 )
-_MECHANISMS = {"SCRAM-SHA-256": "scramSha256", "SCRAM-SHA-512": "scramSha512", "PLAIN": "plain"}
+_WITH_PASSWORD = {"SCRAM-SHA-256": "scramSha256", "SCRAM-SHA-512": "scramSha512", "PLAIN": "plain"}
 _TEXT = {"type": "string"}
 _ACTION = "action"  # what the platform does at a channel, which is not a part of the channel
 _ROW_HEADERS = {
@@ -46,6 +46,7 @@ def document(settings: Settings, connection: Connection, types: Iterable[EventTy
     about = descriptions(settings)
     channels = [_events(each, about.get(each.name, Description())) for each in types]
     channels += _outputs(settings, connection)
+    channels = [each | {"address": settings.names.topic_of(each["address"])} for each in channels]
     return {
         "asyncapi": VERSION,
         "info": {"title": "Truelog", "version": __version__, "description": _ABOUT},
@@ -63,11 +64,19 @@ def _operation(channel: Document) -> Document:
 def _servers(settings: Settings) -> Document:
     protocol = "kafka-secure" if settings.kafka_is_encrypted else "kafka"
     has_users = settings.kafka_protocol.startswith("SASL")
-    security = {"security": [{"type": _MECHANISMS[settings.kafka_mechanism]}]} if has_users else {}
+    security = {"security": [_sign_in(settings)]} if has_users else {}
     return {
         f"kafka{number or ''}": {"host": address, "protocol": protocol, **security}
         for number, address in enumerate(settings.kafka_bootstrap.split(","))
     }
+
+
+def _sign_in(settings: Settings) -> Document:
+    if not settings.kafka_uses_oauth:
+        return {"type": _WITH_PASSWORD[settings.kafka_mechanism]}
+    scopes = settings.kafka_oauth_scope.split()
+    flow = {"tokenUrl": settings.kafka_oauth_token_url, "availableScopes": dict.fromkeys(scopes, "A scope of Kafka.")}
+    return {"type": "oauth2", "flows": {"clientCredentials": flow}, "scopes": scopes}
 
 
 def _events(event_type: EventType, about: Description) -> Document:

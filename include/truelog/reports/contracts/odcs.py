@@ -43,7 +43,7 @@ def event_contract(settings: Settings, event_type: EventType, about: Description
     topic = event_type.topic
     records = {
         "name": event_type.name,
-        "physicalName": event_type.name,
+        "physicalName": settings.names.topic_of(event_type.name),
         "physicalType": "topic",
         "logicalType": "object",
         "description": about.about,

@@ -224,7 +224,9 @@ def _add_problems(app: FastAPI, questions: Questions) -> None:
 
     async def database(request: Request, error: Exception) -> Response:
         reason = _of_database(error)
-        if reason.status == 503 and not isinstance(reason, Problem):
+        if isinstance(error, _INCOMPLETE):
+            log.error("the database lacks what the API reads", exc_info=error)
+        elif reason.status == 503 and not isinstance(reason, Problem):
             log.warning("PostgreSQL did not answer: %s", error)
             await questions.reconnect()
         return _refused(request, reason)

@@ -16,4 +16,4 @@ def require_recent_look(settings: Settings) -> None:
 
 
 def address(settings: Settings) -> str:
-    return f"{OUTPUT}… topics at {settings.kafka_bootstrap}"
+    return f"{settings.names.topic_of(OUTPUT)}… topics at {settings.kafka_bootstrap}"

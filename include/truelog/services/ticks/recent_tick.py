@@ -3,7 +3,7 @@
 import time
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import OffsetSpec
 
 from truelog.log import topics
 from truelog.schema.names import TICKS
@@ -17,7 +17,7 @@ _LATE_SECONDS = 5.0
 def require_recent_tick(settings: Settings) -> None:
     """Raise ServiceDown unless the last tick in the log is recent."""
     broker = topics.client(settings)  # in a variable, because a garbage-collected client gets no response
-    request = {TopicPartition(TICKS, 0): OffsetSpec.max_timestamp()}  # type: ignore[no-untyped-call]
+    request = {TopicPartition(TICKS, 0): OffsetSpec.max_timestamp()}
     [answer] = broker.list_offsets(request, request_timeout=3).values()
     try:
         age = time.time() - answer.result().timestamp / 1000
@@ -31,4 +31,4 @@ def require_recent_tick(settings: Settings) -> None:
 
 
 def address(settings: Settings) -> str:
-    return f"{TICKS} topic at {settings.kafka_bootstrap}"
+    return f"{settings.names.topic_of(TICKS)} topic at {settings.kafka_bootstrap}"

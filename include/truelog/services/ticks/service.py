@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from truelog.control import event_registry
+from truelog.kafka.producer import open_producer
 from truelog.log import topics
 from truelog.log.clock_guard import ClockGuard, newest_tick
 from truelog.schema.event import EventType
@@ -71,7 +72,7 @@ def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str], guard
 
 def _producer(settings: Settings) -> Producer:
     """A producer that discards a tick after ten seconds in the queue. A late tick is correct but useless."""
-    return Producer(
+    return open_producer(
         {
             **settings.kafka(KafkaUser.TICKS),
             "acks": "all",

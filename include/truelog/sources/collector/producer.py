@@ -12,8 +12,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from truelog.kafka.producer import open_producer
 from truelog.relay import trace
 from truelog.sources.collector.body import RETRY_SECONDS
 from truelog.sources.collector.classifier import ClassifiedRecord
@@ -37,7 +38,7 @@ class EventProducer:
     def __init__(self, settings: Settings) -> None:
         self.is_reachable = False
         self._seconds = settings.collector_acknowledge_seconds
-        self._producer = Producer(_configuration(settings) | {"error_cb": self._on_error})
+        self._producer = open_producer(_configuration(settings) | {"error_cb": self._on_error})
         self._threads = (
             Background("deliveries", partial(self._producer.poll, 0.2)),
             Background("kafka-check", self.check, _CHECK_SECONDS),

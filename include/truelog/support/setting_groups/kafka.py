@@ -5,20 +5,27 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import SecretStr, field_validator
-from pydantic_settings import BaseSettings
+from pydantic import SecretStr, ValidationInfo, field_validator
 
 from truelog.support.setting_groups.certificates import named
+from truelog.support.setting_groups.jaas import jaas
+from truelog.support.setting_groups.kafka_oauth import OAUTHBEARER, KafkaOauthSettings, missing_for_oauth
+from truelog.support.setting_groups.namespace import NamespaceSettings
 
+NAMESPACE = "truelog.namespace"  # an option of `truelog.kafka`, which every other client refuses
 _CA = "TRUELOG_KAFKA_CA_FILE"
 _PORT = 9092
+# A broker that starts may say that the cluster has no brokers. The client then forgets all of them, and asks the
+# bootstrap servers again after this time (decision 128).
+_REBOOTSTRAP_MS = 10_000
+_SPARK_GROUPS = "spark-kafka-source"  # the beginning of the names that Spark gives its consumer groups
 _SERVER = re.compile(r"(\w+://)?(?P<host>\[[\w:.%]+\]|[^\s\[\]:/]+)(:(?P<port>\d+))?")
 
 
 class KafkaUser(StrEnum):
     """Kafka's principals. Each has the rights for one duty (`truelog.log.access`)."""
 
-    ADMIN = "truelog"  # set-up
+    ADMIN = "truelog"  # set-up, which signs in as `kafka_user`
     COLLECTOR = "truelog-collector"
     CONNECT = "truelog-connect"
     ERASER = "truelog-eraser"
@@ -33,7 +40,7 @@ class KafkaUser(StrEnum):
         return f"kafka_{self.name.lower()}_password"
 
 
-class KafkaSettings(BaseSettings):
+class KafkaSettings(NamespaceSettings, KafkaOauthSettings):
     """Where Kafka is, and who signs in. `truelog.support.settings` says where values come from."""
 
     kafka_bootstrap: str
@@ -48,7 +55,7 @@ class KafkaSettings(BaseSettings):
     kafka_ticks_password: SecretStr = SecretStr("")
     kafka_relay_password: SecretStr = SecretStr("")
     kafka_protocol: Literal["SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXT", "SSL"] = "SASL_PLAINTEXT"
-    kafka_mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"] = "SCRAM-SHA-512"
+    kafka_mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"] = "SCRAM-SHA-512"
     kafka_ca_file: Path | None = None  # a PEM file with the brokers' CA; what each client trusts by default
 
     @property
@@ -72,6 +79,22 @@ class KafkaSettings(BaseSettings):
         """Accept small letters, as librdkafka does, but not Java."""
         return value.upper() if isinstance(value, str) else value
 
+    @field_validator("kafka_mechanism")
+    @classmethod
+    def _with_a_client(cls, value: str, others: ValidationInfo) -> str:
+        if value == OAUTHBEARER and (missing := missing_for_oauth(others.data)):
+            raise ValueError(f"{OAUTHBEARER} needs {', '.join(missing)}")
+        return value
+
+    @property
+    def kafka_uses_oauth(self) -> bool:
+        return self.kafka_mechanism == OAUTHBEARER and self.kafka_protocol.startswith("SASL")
+
+    @property
+    def kafka_sign_in_settings(self) -> str:
+        """The settings to check if Kafka refuses a principal."""
+        return "TRUELOG_KAFKA_OAUTH_…" if self.kafka_uses_oauth else "TRUELOG_KAFKA_…_PASSWORD"
+
     @property
     def kafka_servers(self) -> list[tuple[str, int]]:
         """The host and the port of each bootstrap server."""
@@ -88,21 +111,27 @@ class KafkaSettings(BaseSettings):
         return named(self.kafka_ca_file, _CA) if self.kafka_is_encrypted else None
 
     def kafka(self, user: KafkaUser = KafkaUser.ADMIN) -> dict[str, Any]:
-        """Configuration for a `confluent_kafka` client."""
+        """Options of a client in `truelog.kafka`."""
         name, password = self._kafka_login(user)
+        with_password = {"sasl.username": name, "sasl.password": password}
         trust = self.kafka_trust
         return {
             "bootstrap.servers": self.kafka_bootstrap,
             "security.protocol": self.kafka_protocol,
             "sasl.mechanism": self.kafka_mechanism,
-            "sasl.username": name,
-            "sasl.password": password,
+            **(self._oauth_of_librdkafka() if self.kafka_uses_oauth else with_password),
+            "metadata.recovery.rebootstrap.trigger.ms": _REBOOTSTRAP_MS,
             **({"ssl.ca.location": trust} if trust else {}),
+            **({NAMESPACE: self.namespace} if self.namespace else {}),
         }
 
     def connect_kafka(self) -> dict[str, str]:
         """Properties for Kafka Connect and its producers, which write what they capture."""
         return self._java(KafkaUser.CONNECT)
+
+    def connect_java_options(self) -> list[str]:
+        """Options for the JVM of Kafka Connect, without secrets."""
+        return self._allowed_in_java() if self.kafka_uses_oauth else []
 
     def spark_kafka(self) -> dict[str, str]:
         """Options for Spark's Kafka source, which plans batches up to the end of the committed records."""
@@ -110,35 +139,22 @@ class KafkaSettings(BaseSettings):
             "kafka.bootstrap.servers": self.kafka_bootstrap,
             **{f"kafka.{name}": value for name, value in self._java(KafkaUser.READER).items()},
             "kafka.isolation.level": "read_committed",
+            **({"groupIdPrefix": self.names.in_kafka(_SPARK_GROUPS)} if self.namespace else {}),
         }
 
     def _java(self, user: KafkaUser) -> dict[str, str]:
         """Properties of a Java client, without the addresses."""
+        with_password = {"sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(user))}
         trust = self.kafka_trust
         return {
             "security.protocol": self.kafka_protocol,
             "sasl.mechanism": self.kafka_mechanism,
-            "sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(user)),
+            **(self._oauth_of_java() if self.kafka_uses_oauth else with_password),
             **({"ssl.truststore.type": "PEM", "ssl.truststore.location": trust} if trust else {}),
         }
 
     def _kafka_login(self, user: KafkaUser) -> tuple[str, str]:
         """The name and the password of a principal, or of `kafka_user` if the principal has no password."""
         if user is not KafkaUser.ADMIN and (password := self.kafka_passwords[user]):
-            return str(user), password.get_secret_value()
+            return self.names.in_kafka(user.value), password.get_secret_value()
         return self.kafka_user, self.kafka_password.get_secret_value()
-
-
-def jaas(mechanism: str, user: str, password: str) -> str:
-    """The JAAS configuration of a Java Kafka client."""
-    package = "org.apache.kafka.common.security"
-    module = (
-        f"{package}.scram.ScramLoginModule" if mechanism.startswith("SCRAM") else f"{package}.plain.PlainLoginModule"
-    )
-    return f"{module} required username={_quoted(user)} password={_quoted(password)};"
-
-
-def _quoted(value: str) -> str:
-    """A value in quotes. A password that others chose may contain quotes itself."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

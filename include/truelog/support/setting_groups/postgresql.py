@@ -10,7 +10,8 @@ from truelog.support.errors import NotSetUp
 from truelog.support.setting_groups.capture import CaptureSettings
 from truelog.support.setting_groups.certificates import trusted
 
-STAGER, CATALOG_ROLE, API_ROLE = "stager", "catalog", "api"  # database roles
+STAGER, CATALOG_ROLE, API_ROLE, ANALYST = "stager", "catalog", "api", "analyst"  # database roles
+AIRFLOW_ROLE = "airflow"  # of Airflow's own database
 # Otherwise, a process that is suspended in a transaction would keep its locks indefinitely, as on the catalog's tables.
 IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 _UTC = "-c timezone=UTC"
@@ -77,7 +78,7 @@ class DatabaseSettings(CaptureSettings):
             "host": self.source_host or self.database_host,
             "port": self.source_port or self.database_port,
             "dbname": self.source_database,
-            "user": self.source_user,
+            "user": self.source_role,
             **self.tcp_limits(),
             "password": self.source_password.get_secret_value(),
             "options": _UTC,
@@ -99,7 +100,10 @@ class DatabaseSettings(CaptureSettings):
         """
         if not self.api_password:
             raise NotSetUp("no TRUELOG_API_PASSWORD: run `truelog up`, or create the role `api` (docs/production.md)")
-        return self.database() | {"user": API_ROLE, "password": self.api_password.get_secret_value()}
+        return self.database() | {
+            "user": self.names.in_postgresql(API_ROLE),
+            "password": self.api_password.get_secret_value(),
+        }
 
     def database_uri(self, scheme: str = "postgresql") -> str:
         """The database URI, or with `postgresql+psycopg` the URI for SQLAlchemy. It contains the password."""
@@ -137,7 +141,8 @@ class DatabaseSettings(CaptureSettings):
 
     def _limited_role(self, role: str, password: SecretStr) -> tuple[str, str]:
         """The role and its password; a database whose owner has not created the role has only the main role."""
-        return (role, password.get_secret_value()) if password else (self.database_user, self._database_secret())
+        named = self.names.in_postgresql(role)
+        return (named, password.get_secret_value()) if password else (self.database_user, self._database_secret())
 
     def _database_secret(self) -> str:
         return self.database_password.get_secret_value()

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
+from sqlalchemy import text
 
 from tests.beds.archived import drop_archive
 from tests.deadline import deadline
@@ -30,6 +32,11 @@ from truelog.support.settings import Settings
 
 PERSON, OTHER = "ann-4711-zz", "bob-0815-yy"
 TYPE = load_events()[TOPIC]
+END_TURN = """
+    SELECT pg_terminate_backend(pid, 10000) FROM pg_locks
+    WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted AND pid <> pg_backend_pid()
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 
 
 @pytest.fixture
@@ -195,6 +202,27 @@ def test_appends_wait_for_an_erasure_that_they_have_overtaken(
         assert [each.result(deadline(60)) is not None for each in appends] == [True, True]
     assert [row["offset"] for row in rows(table) if row["erased"]] == [0, 2, 4] * 2
     assert Progress.of(table.refresh().metadata).positions == {0: 8, 1: 8}
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_an_erasure_outlasts_the_loss_of_its_turn(
+    platform: Settings, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch, overtaken: bool
+) -> None:
+    def add() -> None:
+        at = Progress.of(table.refresh().metadata).positions
+        commit(catalog, append_visits(platform, table, at, OTHER))
+
+    def lose() -> None:
+        with cast(SqlCatalog, catalog).engine.connect() as connection:
+            ended = connection.execute(text(END_TURN)).scalars()
+            assert [*ended] == [True]
+        if overtaken:
+            add()
+
+    in_between(monkeypatch, add, lose)
+    assert eraser(platform, catalog).rewrite() == 6
+    assert [row["offset"] for row in rows(table) if row["erased"]] == [0, 2, 4] * 2
+    load_newest(catalog, ".".join(table.name()))
 
 
 def test_a_file_that_was_replaced_in_between_is_examined_again(

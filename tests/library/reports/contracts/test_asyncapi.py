@@ -92,6 +92,13 @@ def test_the_servers_are_those_of_kafka(postgresql: Settings, connection: Connec
     assert [each["host"] for each in found["servers"].values()] == ["one:9092", "two:9093"]
     assert found["servers"]["kafka"]["protocol"] == "kafka-secure"
     assert found["servers"]["kafka"]["security"] == [{"type": "plain"}]
+    tokens = {"kafka_oauth_token_url": "https://login.example/token", "kafka_oauth_scope": "log.read log.write"}
+    changes |= {"kafka_mechanism": "OAUTHBEARER"} | tokens
+    signed = asyncapi.document(postgresql.model_copy(update=changes), connection, [])
+    assert asyncapi_defects(signed) == []
+    [sign_in] = signed["servers"]["kafka"]["security"]
+    assert (sign_in["type"], sign_in["scopes"]) == ("oauth2", ["log.read", "log.write"])
+    assert sign_in["flows"]["clientCredentials"]["tokenUrl"] == "https://login.example/token"
     plain = asyncapi.document(postgresql.model_copy(update={"kafka_protocol": "PLAINTEXT"}), connection, [])
     assert "security" not in plain["servers"]["kafka"]
     assert asyncapi_defects(plain) == []

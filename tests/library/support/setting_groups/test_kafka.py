@@ -1,12 +1,17 @@
 """All kinds of Kafka clients connect alike: with TLS and the same CA, or without."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
+from tests.deadline import deadline, until
 from tests.library.support.setting_groups.conftest import Chosen
-from truelog.support.errors import NotSetUp
+from tests.library.support.setting_groups.starting_broker import TOPIC, StartingBroker
+from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.settings import KafkaUser, jaas
 
 
@@ -20,7 +25,30 @@ def test_without_tls_no_client_has_certificates(chosen: Chosen) -> None:
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "truelog",
         "sasl.password": "of-kafka",
+        "metadata.recovery.rebootstrap.trigger.ms": 10_000,
     }
+
+
+def test_a_client_connects_again_after_a_broker_that_knew_of_none(chosen: Chosen) -> None:
+    """As a broker that starts. Later releases may stay away for ever, if connections have ended at a bad moment."""
+    with StartingBroker() as broker:
+        options = {**chosen(kafka_bootstrap=broker.address, kafka_protocol="PLAINTEXT").kafka(), "log_level": 0}
+        clients = [AdminClient(options) for _ in range(5)]
+        for known, ends in (([1], False), ([1], True), ([], False)):
+            broker.known, broker.ends_connections = known, ends
+            broker.disconnect()
+            for client in clients * 10:
+                with suppress(KafkaException):
+                    client.list_topics(TOPIC, timeout=0.05)
+        broker.known = [1]
+
+        def connected() -> None:
+            try:
+                assert all(client.list_topics(TOPIC, timeout=deadline(1)).brokers for client in clients)
+            except KafkaException as error:
+                raise ServiceDown(str(error)) from error
+
+        until(connected, 30, "the clients to find the broker again")
 
 
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL"])
@@ -59,7 +87,7 @@ def test_a_password_may_contain_quotes(chosen: Chosen) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value", "possible"),
-    [("kafka_mechanism", "OAUTHBEARER", "SCRAM-SHA-512"), ("kafka_protocol", "SASL_TLS", "SASL_SSL")],
+    [("kafka_mechanism", "GSSAPI", "SCRAM-SHA-512"), ("kafka_protocol", "SASL_TLS", "SASL_SSL")],
 )
 def test_what_clients_cannot_do_is_refused_at_once(chosen: Chosen, setting: str, value: str, possible: str) -> None:
     with pytest.raises(NotSetUp, match=f"{setting}.*{possible}"):

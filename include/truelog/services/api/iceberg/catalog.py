@@ -6,8 +6,8 @@ imported by the first request that needs it: it and its libraries take twice the
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +15,7 @@ import msgspec
 from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from truelog.control import event_registry
 from truelog.erasure import hold
 from truelog.services.api.declaration import (
     CATALOG,
@@ -125,7 +126,8 @@ class ArchiveCatalog:
         with _stores_answer():
             with connect(self._settings) as connection:
                 hold.require_none_held(connection)
-            found = self._newest(table)
+                ids = event_registry.beginnings(connection).ids
+            found = self._newest(table, ids)
         location, metadata = found.metadata_location, _with_snapshots(found.metadata, asked.snapshots)
         digest = hashlib.sha256(f"{location} {asked.snapshots}".encode()).hexdigest()[:32]
         headers = _CACHING | {"ETag": (tag := f'W/"{digest}"')}
@@ -134,20 +136,23 @@ class ArchiveCatalog:
         as_json = msgspec.Raw(metadata.model_dump_json().encode())
         return _json({"metadata-location": location, "metadata": as_json, "config": {}}, headers)
 
-    def _newest(self, table: str) -> "Table":
-        """The table, whose metadata is the newest in the bucket.
+    def _newest(self, table: str, ids: Mapping[str, str]) -> "Table":
+        """The table, whose metadata is the newest in the bucket. `ids` are those of the registered topics.
 
         Raises:
             NotFound: there is no such table.
-            CatalogBehind: the database was restored, and names older metadata.
+            CatalogBehind: the database was restored, and names older metadata or lacks the table.
         """
+        from pyiceberg.exceptions import NoSuchTableError
+
         from truelog.archive.catalog_pointer import load_newest
         from truelog.archive.table import identifier, open_catalog
 
         with open_catalog(self._settings) as catalog:
-            if table not in _table_names(catalog):
-                raise NotFound(Missing.TABLE, f"the archive has no table {table}")
-            return load_newest(catalog, identifier(table))
+            if table in ids or table in _table_names(catalog):
+                with suppress(NoSuchTableError):
+                    return load_newest(catalog, identifier(table), ids.get(table, ""))
+        raise NotFound(Missing.TABLE, f"the archive has no table {table}")
 
 
 @contextmanager

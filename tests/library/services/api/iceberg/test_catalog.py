@@ -21,9 +21,10 @@ from pyiceberg.exceptions import (
 )
 
 from tests.builders.erasures import forget_erasures, lacks
+from tests.builders.event_types import an_event_type
 from tests.builders.views import a_view
 from tests.deadline import deadline
-from tests.library.archive_files import OF_TWO_DAYS, TOPIC, append_value, archive_values, erasures_of
+from tests.library.archive_files import OF_TWO_DAYS, TOPIC, TOPIC_ID, append_value, archive_values, erasures_of
 from tests.library.services.api.streaming import Served, serving
 from truelog.archive.analyst import run_query
 from truelog.archive.erasing.erase import ArchiveEraser
@@ -212,6 +213,19 @@ def test_a_catalog_that_was_restored_is_not_served(archived: Settings, served: S
         catalog.register_table(identifier(TOPIC), backup)
     with pytest.raises(ServiceUnavailableError, match="run `truelog archive adopt`"):
         lake.load_table(identifier(TOPIC))
+
+
+def test_a_table_that_the_restored_catalog_lacks_is_not_missing(
+    archived: Settings, served: Served, archivist: str
+) -> None:
+    with connect(archived, autocommit=True) as connection:
+        an_event_type(connection, load_events()[TOPIC], TOPIC_ID)
+    with open_catalog(archived) as catalog:
+        table = catalog.load_table(identifier(TOPIC))
+        catalog.drop_table(identifier(TOPIC))
+        assert ask(served, archivist, TABLE).status_code == 503
+        catalog.register_table(identifier(TOPIC), table.metadata_location)
+    assert ask(served, archivist, TABLE).status_code == 200
 
 
 @pytest.fixture

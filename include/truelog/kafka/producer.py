@@ -1,0 +1,26 @@
+"""A producer whose topics have the platform's names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import confluent_kafka
+
+from truelog.kafka.options import divided
+from truelog.support.setting_groups.namespace import Names
+
+
+def open_producer(config: Mapping[str, Any]) -> confluent_kafka.Producer:
+    """A producer with the options of `settings.kafka(…)` and more. Without a namespace, it is librdkafka's own."""
+    known, names = divided(config)
+    return Producer(known, names) if names.namespace else confluent_kafka.Producer(known)
+
+
+class Producer(confluent_kafka.Producer):  # type: ignore[misc]  # confluent-kafka has no types
+    """A producer of one environment. The messages of its callbacks have Kafka's names of their topics."""
+
+    def __init__(self, config: dict[str, Any], names: Names) -> None:
+        super().__init__(config)
+        self._names = names
+
+    def produce(self, topic: str, *args: Any, **more: Any) -> None:
+        super().produce(self._names.topic_of(topic), *args, **more)
