@@ -79,6 +79,21 @@ def test_cube_range_figure_and_column_are_chosen(audience: Settings, watched: Pa
     expect(watched.locator("main tbody tr")).to_have_count(1)
 
 
+def test_a_range_with_ends_begins_as_the_chosen_one_before_that_is_answered(audience: Settings, watched: Page) -> None:
+    open_page(watched, "analytics")
+    form = watched.locator("#form")
+    form.get_by_label("Time range").evaluate("""range => {
+        for (const value of ["720", "fixed"]) {
+            range.value = value;
+            range.dispatchEvent(new Event("change"));
+        }
+    }""")
+    since, until = (
+        datetime.fromisoformat(form.get_by_label(f"{end} (UTC)").input_value()) for end in ("From", "To")
+    )
+    assert until - since == timedelta(days=30)
+
+
 def test_bars_compare_values_and_the_sql_of_the_table_is_shown(audience: Settings, watched: Page) -> None:
     open_page(watched, FIXED)
     watched.get_by_label("Chart").select_option("Bars by value")

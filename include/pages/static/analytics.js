@@ -149,12 +149,12 @@ export function show(given, { shown, form }) {
     return h("label", {}, `${label} `, field);
   }
 
+  // The fields begin with the range that was chosen before, which may not be answered yet.
   function rangeChosen(hours) {
     isFixed = hours === FIXED;
-    if (isFixed) {
-      return change({ since: minute(last?.since ?? Date.now() - DAY), until: minute(last?.until ?? Date.now()) });
-    }
-    return change({ hours, since: "", until: "" });
+    if (!isFixed) return change({ hours, since: "", until: "" });
+    const now = Date.now();
+    return change({ since: minute(now - Number(state.hours) * HOUR), until: minute(now) });
   }
 }
 
