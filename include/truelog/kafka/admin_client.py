@@ -6,7 +6,7 @@ It sees only the topics of its environment. Principals and rules have Kafka's na
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from truelog.kafka.options import divided
+from truelog.kafka.options import divided, refused
 
 # With a namespace, these methods would need names that they do not know.
 REFUSED = (
@@ -44,7 +44,7 @@ class NamedAdminClient(AdminClient):  # type: ignore[misc]  # confluent-kafka ha
         super().__init__(known)
         if self._names.namespace:
             for method in REFUSED:
-                setattr(self, method, _refused)
+                setattr(self, method, refused)
 
     def list_topics(self, *args: Any, **more: Any) -> ClusterMetadata:
         found = super().list_topics(*args, **more)
@@ -112,10 +112,6 @@ class NamedAdminClient(AdminClient):  # type: ignore[misc]  # confluent-kafka ha
 
     def _inside(self, answers: Mapping[str, "Future[Any]"]) -> _Answers:
         return {self._names.name_of(each) or each: answer for each, answer in answers.items()}
-
-
-def _refused(*_: Any, **__: Any) -> NoReturn:
-    raise NotImplementedError("this method does not know the namespace")
 
 
 def _renamed(name: str, found: TopicDescription) -> TopicDescription:

@@ -1,12 +1,12 @@
 """A consumer whose topics have the platform's names."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
-from truelog.kafka.options import divided
+from truelog.kafka.options import divided, refused
 from truelog.support.setting_groups.namespace import Names
 
 
@@ -43,11 +43,8 @@ class Consumer(confluent_kafka.Consumer):  # type: ignore[misc]  # confluent-kaf
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         return [self._inside(each) for each in super().consume(num_messages, timeout)]
 
-    def _refused(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("this method does not know the namespace")
-
-    subscribe = commit = committed = position = seek = pause = resume = store_offsets = _refused
-    offsets_for_times = list_topics = assignment = _refused
+    subscribe = commit = committed = position = seek = pause = resume = store_offsets = refused
+    offsets_for_times = list_topics = assignment = refused
 
     def _inside(self, message: Message) -> Message:
         topic = message.topic()  # None in an error of the whole client

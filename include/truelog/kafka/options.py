@@ -1,7 +1,7 @@
-"""Divides the options of a client into librdkafka's own and the names of the environment."""
+"""What the clients of one environment share: their options, and the methods that they refuse."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from truelog.support.setting_groups.kafka import NAMESPACE
 from truelog.support.setting_groups.namespace import Names
@@ -12,3 +12,8 @@ def divided(config: Mapping[str, Any]) -> tuple[dict[str, Any], Names]:
     names = Names(config.get(NAMESPACE, ""))
     named = {each: names.in_kafka(config[each]) for each in ("group.id", "transactional.id") if each in config}
     return {option: value for option, value in config.items() if option != NAMESPACE} | named, names
+
+
+def refused(*_: Any, **__: Any) -> NoReturn:
+    """Stands for a method that would take or return names of Kafka."""
+    raise NotImplementedError("this method does not know the namespace")
