@@ -88,9 +88,7 @@ def test_a_range_with_ends_begins_as_the_chosen_one_before_that_is_answered(audi
             range.dispatchEvent(new Event("change"));
         }
     }""")
-    since, until = (
-        datetime.fromisoformat(form.get_by_label(f"{end} (UTC)").input_value()) for end in ("From", "To")
-    )
+    since, until = (datetime.fromisoformat(form.get_by_label(f"{end} (UTC)").input_value()) for end in ("From", "To"))
     assert until - since == timedelta(days=30)
 
 
