@@ -27,7 +27,13 @@ hypothesis.settings.register_profile("seeded", derandomize=True)
 hypothesis.settings.load_profile("seeded")
 vars(providers)["_get_local_constants"] = Constants
 
-pytest_plugins = ("tests.spark_fixtures", "tests.speed", "tests.plugins.order", "tests.plugins.costs")
+pytest_plugins = (
+    "tests.spark_fixtures",
+    "tests.authority_fixtures",
+    "tests.speed",
+    "tests.plugins.order",
+    "tests.plugins.costs",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

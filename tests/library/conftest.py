@@ -1,4 +1,4 @@
-"""Fixtures of the library's tests: two beds, of an archive without a broker, and of a log with its archive."""
+"""Fixtures of the library's tests: an archive without a broker, a log with its archive, and two environments."""
 
 from __future__ import annotations
 
@@ -36,3 +36,19 @@ def letters(lab: Lab, platform: Settings) -> Letters:
     from tests.library.letters import new_letters
 
     return new_letters(lab, platform)
+
+
+@pytest.fixture(scope="module")
+def red(kafka: Settings) -> Settings:
+    """An environment on the Kafka of `blue`."""
+    from tests.library.two_environments import namespaced
+
+    return namespaced(kafka, "red", 3)
+
+
+@pytest.fixture(scope="module")
+def blue(kafka: Settings) -> Settings:
+    """An environment on the Kafka of `red`."""
+    from tests.library.two_environments import namespaced
+
+    return namespaced(kafka, "blue", 1)

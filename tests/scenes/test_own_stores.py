@@ -36,17 +36,6 @@ EVENTS, SECRET = 200, "Hunter2-of-the-test"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The certificate of a CA that has signed nothing."""
-    return Authority(tmp_path_factory.mktemp("other"), "another-ca").file
-
-
-@pytest.fixture(scope="module")
 def plain_and_own(servers: SharedServers, authority: Authority) -> Iterator[tuple[Settings, Settings]]:
     """The settings of the servers themselves, and those of a platform in another home that uses them."""
     served, home = Path(mkdtemp(prefix="truelog-stores-")), Path(mkdtemp(prefix="truelog-"))
@@ -123,7 +112,7 @@ def test_the_doctor_finds_nothing_to_cure(own: Settings) -> None:
     ],
 )
 def test_a_wrong_setting_is_named_and_no_secret_is_shown(
-    plain_and_own: tuple[Settings, Settings], other: Path, setting: str, store: str, said: str
+    plain_and_own: tuple[Settings, Settings], other_ca: Path, setting: str, store: str, said: str
 ) -> None:
     plain, own = plain_and_own
     values = {
@@ -131,7 +120,7 @@ def test_a_wrong_setting_is_named_and_no_secret_is_shown(
         "DATABASE_PORT": str(plain.database_port),
         "DATABASE_HOST": "localhost",
     }
-    wrong = values.get(setting, str(other) if setting.endswith("_FILE") else SECRET)
+    wrong = values.get(setting, str(other_ca) if setting.endswith("_FILE") else SECRET)
     ended = truelog_process("up", "ticks", **{f"TRUELOG_{setting}": wrong})
     printed = ended.stdout + ended.stderr
     assert (ended.returncode, f"{store} at " in printed, said in printed) == (3, True, True), printed

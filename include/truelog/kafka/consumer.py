@@ -6,14 +6,13 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
-from truelog.kafka.options import divided, refused
+from truelog.kafka.options import opened, refused
 from truelog.support.setting_groups.namespace import Names
 
 
 def open_consumer(config: Mapping[str, Any]) -> confluent_kafka.Consumer:
     """A consumer with the options of `settings.kafka(…)` and more. Without a namespace, it is librdkafka's own."""
-    known, names = divided(config)
-    return Consumer(known, names) if names.namespace else confluent_kafka.Consumer(known)
+    return opened(config, confluent_kafka.Consumer, Consumer)
 
 
 class Consumer(confluent_kafka.Consumer):  # type: ignore[misc]  # confluent-kafka has no types

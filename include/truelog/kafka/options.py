@@ -1,10 +1,18 @@
 """What the clients of one environment share: their options, and the methods that they refuse."""
 
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
 
 from truelog.support.setting_groups.kafka import NAMESPACE
 from truelog.support.setting_groups.namespace import Names
+
+Made = TypeVar("Made")
+
+
+def opened(config: Mapping[str, Any], plain: Callable[..., Made], named: Callable[..., Made]) -> Made:
+    """A client of the environment that the options name, or librdkafka's own if they name none."""
+    known, names = divided(config)
+    return named(known, names) if names.namespace else plain(known)
 
 
 def divided(config: Mapping[str, Any]) -> tuple[dict[str, Any], Names]:

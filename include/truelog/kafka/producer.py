@@ -5,14 +5,13 @@ from typing import Any
 
 import confluent_kafka
 
-from truelog.kafka.options import divided
+from truelog.kafka.options import opened
 from truelog.support.setting_groups.namespace import Names
 
 
 def open_producer(config: Mapping[str, Any]) -> confluent_kafka.Producer:
     """A producer with the options of `settings.kafka(…)` and more. Without a namespace, it is librdkafka's own."""
-    known, names = divided(config)
-    return Producer(known, names) if names.namespace else confluent_kafka.Producer(known)
+    return opened(config, confluent_kafka.Producer, Producer)
 
 
 class Producer(confluent_kafka.Producer):  # type: ignore[misc]  # confluent-kafka has no types

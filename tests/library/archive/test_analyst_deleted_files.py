@@ -4,22 +4,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from psycopg import sql
 
 from tests.builders.event_types import an_event_type
+from tests.library import archive_readers
 from tests.library.archive_files import OF_TWO_DAYS, TOPIC, TOPIC_ID, archive_values
-from truelog.archive import analyst
 from truelog.archive.table import identifier, open_catalog
 from truelog.batch.run_interval import RunInterval
-from truelog.commands.folding.archived import read_archived
-from truelog.log.positions import Range
 from truelog.measures.registry import sql_functions
 from truelog.quality.quality_metrics import measure_days
-from truelog.reports.cubes.cube import Cube
-from truelog.reports.cubes.events import archived_events
-from truelog.reports.cubes.question import Question
-from truelog.reports.records.archived_record import read_record
-from truelog.reports.records.newest_records import ListRequest, Moment, newest_records
 from truelog.schema.loading.events import load_events
 from truelog.storage import bucket
 from truelog.storage.database import connect
@@ -27,22 +19,11 @@ from truelog.storage.migration import migrate
 from truelog.support.errors import FilesDeleted
 from truelog.support.settings import Settings
 
-MARCH = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
 LOGGED = RunInterval(datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
-VISITS = Cube("visits", "minute", [], {}, [], {}, sql.Identifier("none"), [TOPIC], [])
-
-
-def by_sql(settings: Settings) -> None:
-    with analyst.run_query(settings, f"SELECT * FROM {TOPIC}") as rows:
-        analyst.as_dicts(rows)
 
 
 READERS: dict[str, Callable[[Settings], object]] = {
-    "truelog sql": by_sql,
-    "list of records": lambda it: newest_records(it, TOPIC, ListRequest(Moment(datetime.now(UTC)), 50)),
-    "record": lambda it: read_record(it, TOPIC, 0, 0),
-    "events of a figure": lambda it: archived_events(it, VISITS, Question(*MARCH, ())),
-    "states of commands": lambda it: list(read_archived(it, TOPIC_ID, Range(TOPIC, 0, 0, 1))),
+    **archive_readers.READERS,
     "quality": lambda it: measure_days(it, [load_events()[TOPIC]], LOGGED),
 }
 

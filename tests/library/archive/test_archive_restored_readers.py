@@ -1,31 +1,24 @@
 """No reader shows an earlier version of the archive: it names people who were forgotten since the backup."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
-from psycopg import sql
 
 from tests.builders.event_types import an_event_type
 from tests.command import answer, truelog
+from tests.library import archive_readers
 from tests.library.archive_files import OF_TWO_DAYS, TOPIC, TOPIC_ID, archive_values, erasures_of
 from tests.library.restored_catalog import restored
-from truelog.archive import analyst, reader
+from truelog.archive import reader
 from truelog.archive.audit_evidence import incomplete_ranges
 from truelog.archive.erasing.erase import ArchiveEraser
 from truelog.archive.reader import Wanted
 from truelog.archive.table import identifier, open_catalog
 from truelog.batch.run_interval import RunInterval
 from truelog.cli.output import Exit
-from truelog.commands.folding.archived import read_archived
-from truelog.log.positions import Positions, Range
+from truelog.log.positions import Positions
 from truelog.measures.registry import sql_functions
 from truelog.quality.quality_metrics import measure_days
-from truelog.reports.cubes.cube import Cube
-from truelog.reports.cubes.events import archived_events
-from truelog.reports.cubes.question import Question
-from truelog.reports.records.archived_record import read_record
-from truelog.reports.records.newest_records import ListRequest, Moment, newest_records
 from truelog.schema.loading.events import load_events
 from truelog.storage.database import connect
 from truelog.storage.migration import migrate
@@ -35,17 +28,10 @@ from truelog.support.settings import Settings
 REFUSED = pytest.raises(CatalogBehind, match="truelog archive adopt")
 ENDS = Positions({TOPIC: {0: len(OF_TWO_DAYS)}}, {TOPIC: TOPIC_ID})
 QUERY = f"SELECT visitor_id FROM {TOPIC}"
-MARCH = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
-VISITS = Cube("visits", "minute", [], {}, [], {}, sql.Identifier("none"), [TOPIC], [])
-
-
-def by_sql(settings: Settings) -> None:
-    with analyst.run_query(settings, QUERY) as rows:
-        analyst.as_dicts(rows)
 
 
 def quality(settings: Settings) -> None:
-    measure_days(settings, [load_events()[TOPIC]], RunInterval(*MARCH))
+    measure_days(settings, [load_events()[TOPIC]], RunInterval(*archive_readers.MARCH))
 
 
 def preview_of_an_erasure(settings: Settings) -> None:
@@ -55,11 +41,7 @@ def preview_of_an_erasure(settings: Settings) -> None:
 
 # These know the id of the topic, so they also refuse a catalog that has no table of it.
 OF_A_TOPIC: dict[str, Callable[[Settings], object]] = {
-    "truelog sql": by_sql,
-    "list of records": lambda it: newest_records(it, TOPIC, ListRequest(Moment(datetime.now(UTC)), 50)),
-    "record": lambda it: read_record(it, TOPIC, 0, 0),
-    "events of a figure": lambda it: archived_events(it, VISITS, Question(*MARCH, ())),
-    "states of commands": lambda it: list(read_archived(it, TOPIC_ID, Range(TOPIC, 0, 0, 1))),
+    **archive_readers.READERS,
     "cost of an explanation": lambda it: reader.scan_cost(it, Wanted.between(Positions(), ENDS)),
     "faults of files": lambda it: incomplete_ranges(it, [TOPIC]),
     "floor of a comparison": lambda it: reader.holds_event(it, TOPIC, ENDS),

@@ -29,11 +29,6 @@ from truelog.support.settings import KafkaUser, Settings
 STORES = {"postgresql", "object store", "kafka"}
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 def fronted(settings: Settings, authority: Authority, running: ExitStack, lasts: timedelta) -> Settings:
     """The settings with which clients reach the stores with TLS."""
     context = authority.identity(lasts=lasts).context()

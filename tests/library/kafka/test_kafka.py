@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.deadline import deadline, until
-from tests.library.two_environments import Visit, namespaced, outside
+from tests.library.two_environments import Visit, outside
 from truelog.kafka.admin_client import REFUSED, NamedAdminClient
 from truelog.kafka.consumer import Consumer
 from truelog.kafka.producer import open_producer
@@ -43,16 +43,6 @@ OF_THE_CLUSTER = {
     "set_sasl_credentials",
 }
 OUTPUT = "view.cart.v1"
-
-
-@pytest.fixture(scope="module")
-def red(kafka: Settings) -> Settings:
-    return namespaced(kafka, "red", 3)
-
-
-@pytest.fixture(scope="module")
-def blue(kafka: Settings) -> Settings:
-    return namespaced(kafka, "blue", 1)
 
 
 def ends(settings: Settings) -> Positions:

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.deadline import deadline, until
-from tests.library.two_environments import namespaced, outside
+from tests.library.two_environments import outside
 from truelog.log import access, topics
 from truelog.support.errors import ServiceDown
 from truelog.support.setting_groups.kafka import NAMESPACE
@@ -16,16 +16,6 @@ from truelog.support.settings import KafkaUser, Settings
 DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 STARTING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE}
 LIMITED = [user for user in KafkaUser if user is not KafkaUser.ADMIN]
-
-
-@pytest.fixture(scope="module")
-def red(kafka: Settings) -> Settings:
-    return namespaced(kafka, "red", 3)
-
-
-@pytest.fixture(scope="module")
-def blue(kafka: Settings) -> Settings:
-    return namespaced(kafka, "blue", 1)
 
 
 def strange(settings: Settings, user: KafkaUser) -> dict[str, Any]:

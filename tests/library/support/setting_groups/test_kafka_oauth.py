@@ -100,17 +100,6 @@ def test_the_embedded_kafka_is_not_configured_for_tokens(settings: Settings) -> 
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The certificate of a CA that has signed nothing."""
-    return Authority(tmp_path_factory.mktemp("other"), "another-ca").file
-
-
-@pytest.fixture(scope="module")
 def openid(authority: Authority) -> Iterator[Provider]:
     with provider(authority.identity().context(), LIFE) as made:
         yield made
@@ -264,13 +253,13 @@ def test_the_doctor_examines_the_provider_and_the_only_client(own: Settings) -> 
 
 
 def test_the_doctor_names_a_wrong_secret_and_a_wrong_ca(
-    own: Settings, wrong: Settings, other: Path, monkeypatch: pytest.MonkeyPatch
+    own: Settings, wrong: Settings, other_ca: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "_SECONDS", 2.0)  # all of it passes
     refused = examined(wrong, 4)[3]
     assert (refused.outcome, "invalid_client" in refused.found) == (Outcome.FAILED, True)
     assert "the client's secret" in refused.cure
-    stranger = own.model_copy(update={"kafka_oauth_ca_file": other})
+    stranger = own.model_copy(update={"kafka_oauth_ca_file": other_ca})
     assert "TRUELOG_KAFKA_OAUTH_CA_FILE" in examined(stranger, 2)[1].cure
     with pytest.raises(ServiceDown, match="Check the TRUELOG_KAFKA_OAUTH"):
         kafka.ready(stranger)
