@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from truelog.notifications import message as forms
 from truelog.notifications.message import Message
 from truelog.support.errors import NotSetUp, ReceiverDown
-from truelog.support.http_client import post_json
+from truelog.support.http_client import authorities, post_json
 from truelog.support.setting_groups.notifications import Channel
 
 _UNENCRYPTED = (
@@ -50,7 +50,7 @@ def _mail(channel: Channel, message: Message, seconds: float) -> None:
         host, port = None, None
     if not host or url.scheme not in ("smtp", "smtps") or not channel.to.strip():
         raise NotSetUp("a mail channel needs the url of a mail server and `to`: see docs/notifications.md") from None
-    context = ssl.create_default_context()
+    context = authorities()
     try:
         server = (
             smtplib.SMTP_SSL(host, port or 465, timeout=seconds, context=context)

@@ -5,8 +5,10 @@ An address may contain a secret, so no error message or log contains the address
 
 import asyncio
 import json
+import os
 import ssl
 from contextlib import aclosing
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -47,6 +49,20 @@ def post_json(url: str, body: Any, headers: dict[str, str], seconds: float) -> N
         raise ReceiverDown(f"it answered {status}: {excerpt}")
 
 
+def authorities() -> ssl.SSLContext:
+    """Trusts the system's certificate authorities, because an organisation may have added its own authority.
+
+    Loading them takes about 20 ms of CPU time, so they are kept until their file is another one or changes.
+    """
+    file = ssl.get_default_verify_paths().cafile
+    return _load_authorities(file, os.stat(file).st_mtime_ns if file else 0)
+
+
+@lru_cache(maxsize=1)
+def _load_authorities(_file: str | None, _changed: int) -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
 def _address(url: str) -> httpx.URL:
     try:
         address = httpx.URL(url)
@@ -60,10 +76,9 @@ def _address(url: str) -> httpx.URL:
 async def _send(request: httpx.Request, seconds: float) -> tuple[int, str]:
     """The status and the beginning of the response.
 
-    An httpx client would log the address, so this function uses the transport alone. It trusts the system's certificate
-    authorities, because an organisation may have added its own authority.
+    An httpx client would log the address, so this function uses the transport alone.
     """
-    async with asyncio.timeout(seconds), httpx.AsyncHTTPTransport(verify=ssl.create_default_context()) as transport:
+    async with asyncio.timeout(seconds), httpx.AsyncHTTPTransport(verify=authorities()) as transport:
         response = await transport.handle_async_request(request)
         body = b""
         async with aclosing(response):

@@ -1,6 +1,7 @@
 """The HTTP client has time limits, follows no redirects, uses no proxies, verifies certificates and logs no secrets."""
 
 import logging
+import os
 import select
 import socket
 import ssl
@@ -19,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.deadline import deadline
 from truelog.support.errors import NoticeRefused, ReceiverDown
-from truelog.support.http_client import post_json
+from truelog.support.http_client import authorities, post_json
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok"
 
@@ -163,6 +164,19 @@ def test_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         post(server, scheme="https")
     assert len(server.requests) == 1
+
+
+def test_the_authorities_are_loaded_again_only_if_their_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = write_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    first = authorities()
+    assert authorities() is first
+    os.utime(certificate, (0, 0))
+    assert authorities() is not first
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert authorities() is not first
 
 
 def write_certificate(folder: Path) -> Path:
