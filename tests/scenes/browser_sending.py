@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route
+from playwright.sync_api import Browser, BrowserContext, Route
 
 from tests.deadline import until
 from tests.pages.browsing import executable
@@ -27,14 +27,10 @@ from tests.scenes.visit import (
     opened,
     require,
     sent,
+    stored,
 )
 
 TWO_DAYS = 2 * 86_400_000
-
-
-def require_stored(tab: Page, events: int) -> None:
-    """Several tabs have stored these events, and a tab sees a moment later what another one stores."""
-    until(lambda: require(tab.evaluate(STORED), events), 30, "the events of all tabs")
 
 
 def test_two_tabs_that_were_offline_for_two_days_send_each_event_once(
@@ -57,7 +53,7 @@ def test_two_tabs_that_were_offline_for_two_days_send_each_event_once(
     tabs[0].evaluate("(moved) => localStorage.moved = moved", -TWO_DAYS)
     for number in range(30):
         like(tabs[number % 2], f"phone-{number}")
-    require_stored(tabs[0], 30)
+    stored(tabs[0], 30)
     context.close()
     context = phone()  # without the moved clock
     tabs = [opened(context, "/phone-again") for _ in range(2)]
@@ -151,7 +147,7 @@ def test_two_tabs_without_locks_that_were_offline_send_each_event_once(site: Sit
     context.set_offline(True)
     for number, tab in enumerate(2 * tabs):
         like(tab, f"tabs-{number}", 5)
-    require_stored(tabs[0], 20)
+    stored(tabs[0], 20)
     context.set_offline(False)
     sent(tabs[0])
     assert Counter(likes(site, "tabs")) == Counter({f"tabs-{tab}-{n}": 1 for tab in range(4) for n in range(5)})

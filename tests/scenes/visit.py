@@ -93,7 +93,12 @@ def moment(text: str) -> datetime:
 
 def sent(page: Page) -> None:
     """Wait until nothing is left in the browser."""
-    until(lambda: require(page.evaluate(STORED), 0), 30, "the answers for all events")
+    stored(page, 0)
+
+
+def stored(page: Page, events: int) -> None:
+    """Wait until the browser holds so many events. A tab sees a moment later what another one stores or sends."""
+    until(lambda: require(page.evaluate(STORED), events), 30, f"{events} events in the browser")
 
 
 def post(site: Site, events: object, **headers: str) -> tuple[int, dict[str, Any]]:
