@@ -1,6 +1,6 @@
 """Applications with their launches and leases, and the operations in the audit trail."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from psycopg import sql
 
@@ -76,6 +76,15 @@ def forget_application(connection: Connection, application: str) -> None:
 
 def an_operation(connection: Connection, about: str, *, ago: timedelta = NO_TIME) -> None:
     insert(connection, "operation", kind="launch", subject="stream", doer="oncall", about=about, at=before_now(ago))
+
+
+def many_operations(connection: Connection, subject: str, number: int, *, at: datetime) -> None:
+    """So many releases of one application. `forget_application` deletes them."""
+    query = (
+        "INSERT INTO truelog.operation (kind, at, subject, doer, about) "
+        "SELECT 'release', %s, %s, '', '' FROM generate_series(1, %s)"
+    )
+    connection.execute(query, (at, subject, number))
 
 
 def a_database_of(connection: Connection, age: timedelta) -> None:

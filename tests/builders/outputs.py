@@ -54,6 +54,12 @@ def older(connection: Connection, ago: timedelta) -> None:
     connection.execute("UPDATE truelog.output_step SET made_at = now() - %s", (ago,))
 
 
+def store_trace(connection: Connection, view: str, number: int, traceparent: str) -> None:
+    """The transaction that ends with this row is sampled, and the relay has published it."""
+    update = "UPDATE truelog.output_step SET traceparent = %s WHERE (view, last) = (%s, %s)"
+    assert connection.execute(update, (traceparent, view, number)).rowcount == 1
+
+
 def another_history(connection: Connection) -> None:
     """The rows of all outboxes belong to other transactions than the published rows."""
     connection.execute("UPDATE truelog.output_step SET id = gen_random_uuid()")

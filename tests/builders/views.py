@@ -39,9 +39,10 @@ def a_view(
     )
 
 
-def is_gone(connection: Connection, view: str) -> None:
-    """The view's file was deleted, and readers no longer see the view."""
-    connection.execute("UPDATE truelog.view SET removed_at = now(), shown = NULL WHERE view = %s", (view,))
+def is_gone(connection: Connection, view: str, *, ago: timedelta = NO_TIME) -> None:
+    """The view's file was deleted some time ago, and readers no longer see the view."""
+    removed = sql.SQL("UPDATE truelog.view SET removed_at = {}, shown = NULL WHERE view = %s").format(before_now(ago))
+    connection.execute(removed, (view,))
 
 
 def merged_to(
@@ -137,12 +138,17 @@ def a_view_reader(connection: Connection, view: str, reader: str, *, ago: timede
     insert(connection, "view_reader", view=view, reader=reader, day="2026-01-01", answers=1, last_at=before_now(ago))
 
 
+def a_share(connection: Connection, view: str, version: int, percent: int) -> None:
+    """A share of the API's readers gets this version of the view."""
+    insert(connection, "version_share", view=view, version=version, percent=percent)
+
+
 _LEFT_OUT = ("oversized_group", "failed_group")
 
 
 def forget(connection: Connection, *views: str) -> None:
-    """Delete the views, their positions, bases and states, what they leave out, and what the batch layer has."""
-    for table in (*_LEFT_OUT, "standing", "batch_refusal", "batch_answer", "base", "position", "view"):
+    """Delete the views, their positions, shares, bases and states, what they leave out, and batch answers."""
+    for table in (*_LEFT_OUT, "standing", "batch_refusal", "batch_answer", "base", "position", "version_share", "view"):
         query = sql.SQL("DELETE FROM {} WHERE view = ANY(%s)").format(sql.Identifier("truelog", table))
         connection.execute(query, (list(views),))
 

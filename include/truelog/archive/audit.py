@@ -10,7 +10,9 @@ The evidence is gathered first; the verdict is a pure function of the evidence. 
    the broker still has the offsets and has no committed record there. A hole that the broker no longer has is explained
    if rules 2 and 4 hold: the commits then counted a record for every other offset, and none for the hole. Any other
    hole means lost records.
-6. The archive's position is between the beginning and the end of the log, and the topic id has not changed.
+6. The archive's position is between the beginning and the end of the log, and the topic id has not changed. A topic
+   that Kafka no longer has is not a fault, because its deletion may be intended, and no command accepts a deletion. The
+   report names the topic, and the other rules apply to what was archived of it.
 7. All bytes that were compared with the log are equal.
 """
 
@@ -72,10 +74,16 @@ class AuditReport:
     partitions: tuple[Evidence, ...]
     orphans: int  # harmless files from crashed batches: in the bucket, but in no table
     faults: tuple[str, ...]
+    gone: tuple[str, ...] = ()  # registered topics that Kafka no longer has
 
     @property
     def verdict(self) -> str:
         return "BROKEN" if self.faults else "SOUND"
+
+    def records(self, *topics: str) -> int:
+        """How many archived records there are, in all topics or in these."""
+        audited = (each for each in self.partitions if not topics or each.topic in topics)
+        return sum(file.records for each in audited for file in each.files)
 
     def as_dict(self) -> dict[str, Any]:
         """The stable format for scripts."""
@@ -83,14 +91,16 @@ class AuditReport:
             "verdict": self.verdict,
             "faults": list(self.faults),
             "orphans": self.orphans,
+            "gone_topics": list(self.gone),
             "partitions": [_summary(each) for each in self.partitions],
         }
 
 
-def findings(partitions: Iterable[Evidence], orphans: int) -> AuditReport:
+def findings(partitions: Iterable[Evidence], orphans: int, gone: Iterable[str] = ()) -> AuditReport:
     """The verdict on this evidence."""
     evidence = tuple(partitions)
-    return AuditReport(evidence, orphans, tuple(fault for each in evidence for fault in faults(each)))
+    found = tuple(fault for each in evidence for fault in faults(each))
+    return AuditReport(evidence, orphans, found, tuple(sorted(gone)))
 
 
 def faults(known: Evidence) -> list[str]:

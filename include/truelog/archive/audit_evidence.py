@@ -5,7 +5,7 @@ reads all records and compares them with the records that the broker still has. 
 needs at most 256 MB, however many records the archive has (`archive.audit_offsets`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -33,6 +33,7 @@ from truelog.archive.catalog_pointer import load_newest
 from truelog.archive.table import Progress, erased_counts, ever_live, identifier, open_catalog
 from truelog.control import event_registry, log_cuts
 from truelog.log import topics
+from truelog.log.admin_client import missing_topics
 from truelog.log.kafka_reader import headers_of, messages
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType
@@ -40,6 +41,7 @@ from truelog.storage.bucket import object_sizes
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
+_TIMEOUT = 10.0  # seconds
 _COMPARED_AT_ONCE = 20_000  # offsets
 _ABSENT, _ERASED = -1, -2  # digests; `hash` never returns -1
 MOST_LISTED = 1_000  # holes or differing offsets of one partition in a report
@@ -51,39 +53,66 @@ COUNTED = "no record when archived"
 
 @dataclass(frozen=True)
 class BrokerOffsets:
-    """The beginning and end of each partition at the broker. An accepted cut ends the part that is not trusted."""
+    """The beginning and end of each partition at the broker. An accepted cut ends the part that is not trusted.
+
+    The log of a topic that Kafka no longer has begins and ends where its archive ends.
+    """
 
     begins: Positions
     ends: Positions
+
+    def with_ended(self, archived: Positions) -> "BrokerOffsets":
+        return BrokerOffsets(self.begins.latest(archived), self.ends.latest(archived))
 
 
 def run_audit(settings: Settings, *, deep: bool = False) -> AuditReport:
     """Audit every registered topic, and store the result.
 
+    If the events are another environment's, a topic that it has deleted is left out.
+
     Raises:
         CatalogBehind: the database was restored from a backup, so the catalog names files that may be deleted.
+        TopicRefused: Kafka does not show a topic.
     """
     types, evidence, orphans = event_registry.event_types(settings), list[Evidence](), 0
+    gone = _gone(settings, types.keys())
     with open_catalog(settings) as catalog:
-        tables = _tables(catalog, {name: each.topic_id for name, each in types.items()})
-        audited = tables.keys() | (types.keys() & topics.existing_topics(topics.client(settings)))
-        begins = topics.earliest_offsets(settings, audited)
-        with connect(settings) as connection:
-            begins = begins.latest(log_cuts.trusted_from(connection, begins))
-            registered = event_registry.beginnings(connection)
-        log = BrokerOffsets(begins, topics.end_offsets(settings, audited))
-        evidence += _never_archived(registered.only(audited - tables.keys()), log)
+        known = types.keys() - gone if settings.reads_events else types.keys()
+        tables = _tables(catalog, {name: types[name].topic_id for name in known})
+        log, registered = _offsets(settings, types.keys() - gone)
+        ids = {name: types[name].topic_id for name in tables.keys() & gone}
+        log = log.with_ended(Positions({name: Progress.of(tables[name].metadata).positions for name in ids}, ids))
+        evidence += _never_archived(registered.only(known - gone - tables.keys()), log)
         for name, table in tables.items():
             listed = object_sizes(settings, f"{table.location()}/data/")
             files = _files(table, listed)
             orphans += len(listed.keys() - ever_live(table))
-            for number in sorted(log.ends.offsets[name].keys() | Progress.of(table.metadata).positions.keys()):
+            for number in sorted(log.ends.offsets.get(name, {}).keys() | Progress.of(table.metadata).positions.keys()):
                 of_partition = tuple(f for f in files if f.partition == number)
                 evidence.append(_Partition(settings, types[name], table, number, of_partition).evidence(log, deep=deep))
-    report = findings(evidence, orphans)
+    report = findings(evidence, orphans, gone & known)
     with connect(settings) as connection:
         connection.execute("INSERT INTO truelog.audit (faults) VALUES (%s)", (list(report.faults),))
     return report
+
+
+def _gone(settings: Settings, names: Collection[str]) -> set[str]:
+    """The registered topics that Kafka no longer has.
+
+    A topic of another environment is gone, too, if this environment may not see it.
+    """
+    broker = topics.client(settings)
+    absent = set(names) - topics.existing_topics(broker)
+    return absent if settings.reads_events else missing_topics(broker, absent, _TIMEOUT)
+
+
+def _offsets(settings: Settings, names: Collection[str]) -> tuple[BrokerOffsets, Positions]:
+    """The broker's offsets of these topics, and where topics began when they were registered."""
+    begins = topics.earliest_offsets(settings, names)
+    with connect(settings) as connection:
+        begins = begins.latest(log_cuts.trusted_from(connection, begins))
+        registered = event_registry.beginnings(connection)
+    return BrokerOffsets(begins, topics.end_offsets(settings, names)), registered
 
 
 def _never_archived(registered: Positions, log: BrokerOffsets) -> Iterator[Evidence]:

@@ -123,7 +123,7 @@ def read_records(
         MeaningChanged: the types do not know a version that judges some of these records.
     """
     with connect(settings) as connection:
-        event_registry.require_known(connection, types, wanted.end)
+        event_registry.require_known(settings, connection, types, wanted.end)
     parts = []
     for name in types:
         scan, progress = (_scan_now if wanted.are_few else _scan)(spark, settings, name, wanted)

@@ -28,6 +28,7 @@ from truelog.archive.schema import LOG_DAY, TIME, arrow_schema, column_of
 from truelog.log import range_reader
 from truelog.log.positions import Range
 from truelog.log.valid_tick import tick_ends
+from truelog.relay.sampled_records import SampledRecord, sampled_records
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
 from truelog.schema.names import TICKS
@@ -61,6 +62,7 @@ class ArchivedFile:
     data_file: DataFile
     ticks: tuple[ArchivedTick, ...]  # the first tick of each day; only in files of the `ticks` topic
     late_records: int
+    sampled: tuple[SampledRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,12 @@ class WriterSettings:
     store: Mapping[str, str]
     log_day_seconds: int
     straggler_seconds: float
+    spans: bool = False  # whether there is a receiver of spans
 
     @staticmethod
     def of(settings: Settings) -> "WriterSettings":
-        return WriterSettings(settings.object_store(), settings.log_day_seconds, settings.straggler_seconds)
+        seconds, spans = (settings.log_day_seconds, settings.straggler_seconds), bool(settings.spans_endpoint)
+        return WriterSettings(settings.object_store(), *seconds, spans)
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,8 @@ class _Partition:
         late = count_late(rows, self.settings.straggler_seconds)
         io = load_file_io(dict(self.settings.store), self.table.location)
         data_file = write_rows(io, self.table, as_datetime(start.day), self.number, rows)
-        return ArchivedFile(name, self.number, start, last, data_file, ticks, late)
+        sampled = sampled_records(records) if self.settings.spans else ()
+        return ArchivedFile(name, self.number, start, last, data_file, ticks, late, sampled)
 
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
         """The records with the archive's columns."""

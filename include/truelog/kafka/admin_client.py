@@ -1,6 +1,8 @@
 """A client for Kafka's administration whose topics and groups have the platform's names.
 
-It sees only the topics of its environment. Principals and rules have Kafka's names (`truelog.log.access`).
+It sees the topics of its environment. If the events are another environment's, it sees their topics and refuses to
+change them.
+Principals and rules have Kafka's names (`truelog.log.access`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -65,38 +67,41 @@ class NamedAdminClient(AdminClient):  # type: ignore[misc]  # confluent-kafka ha
         return {each: answers[self._names.topic_of(each.topic), each.partition] for each in requests}
 
     def describe_configs(self, resources: Iterable[ConfigResource], **more: Any) -> dict[ConfigResource, "Future[Any]"]:
-        return self._of_resources(super().describe_configs, resources, more)
+        return self._of_resources(super().describe_configs, self._names.topic_of, resources, more)
 
     def incremental_alter_configs(
         self, resources: Iterable[ConfigResource], **more: Any
     ) -> dict[ConfigResource, "Future[Any]"]:
-        return self._of_resources(super().incremental_alter_configs, resources, more)
+        return self._of_resources(super().incremental_alter_configs, self._names.own_topic, resources, more)
 
     def create_topics(self, topics: Iterable[NewTopic], **more: Any) -> _Answers:
+        own = self._names.own_topic
         outside = [
-            NewTopic(
-                self._names.topic_of(each.topic), each.num_partitions, each.replication_factor, config=each.config or {}
-            )
+            NewTopic(own(each.topic), each.num_partitions, each.replication_factor, config=each.config or {})
             for each in topics
         ]
         return self._inside(super().create_topics(outside, **more))
 
     def create_partitions(self, partitions: Iterable[NewPartitions], **more: Any) -> _Answers:
-        outside = [NewPartitions(self._names.topic_of(each.topic), each.new_total_count) for each in partitions]
+        outside = [NewPartitions(self._names.own_topic(each.topic), each.new_total_count) for each in partitions]
         return self._inside(super().create_partitions(outside, **more))
 
     def delete_topics(self, topics: Iterable[str], **more: Any) -> _Answers:
-        return self._inside(super().delete_topics([self._names.topic_of(each) for each in topics], **more))
+        return self._inside(super().delete_topics([self._names.own_topic(each) for each in topics], **more))
 
     def alter_consumer_group_offsets(self, requests: Iterable[ConsumerGroupTopicPartitions], **more: Any) -> _Answers:
         outside = [self._group(each) for each in requests]
         return self._inside(super().alter_consumer_group_offsets(outside, **more))
 
     def _of_resources(
-        self, ask: Callable[..., Any], resources: Iterable[ConfigResource], more: Mapping[str, Any]
+        self,
+        ask: Callable[..., Any],
+        topic_of: Callable[[str], str],
+        resources: Iterable[ConfigResource],
+        more: Mapping[str, Any],
     ) -> dict[ConfigResource, "Future[Any]"]:
         """The answers about topics, which are the only resources that the platform asks about."""
-        given = {self._names.topic_of(each.name): each for each in resources}
+        given = {topic_of(each.name): each for each in resources}
         outside = [
             ConfigResource(each.restype, topic, incremental_configs=each.incremental_configs)
             for topic, each in given.items()

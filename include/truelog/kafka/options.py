@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from truelog.support.setting_groups.kafka import NAMESPACE
+from truelog.support.setting_groups.kafka import NAMESPACE, READS
 from truelog.support.setting_groups.namespace import Names
 
 Made = TypeVar("Made")
@@ -17,9 +17,9 @@ def opened(config: Mapping[str, Any], plain: Callable[..., Made], named: Callabl
 
 def divided(config: Mapping[str, Any]) -> tuple[dict[str, Any], Names]:
     """The options that librdkafka knows, with the names of Kafka, and the names of the environment."""
-    names = Names(config.get(NAMESPACE, ""))
+    names = Names(config.get(NAMESPACE, ""), config.get(READS))
     named = {each: names.in_kafka(config[each]) for each in ("group.id", "transactional.id") if each in config}
-    return {option: value for option, value in config.items() if option != NAMESPACE} | named, names
+    return {option: value for option, value in config.items() if option not in (NAMESPACE, READS)} | named, names
 
 
 def refused(*_: Any, **__: Any) -> NoReturn:

@@ -15,11 +15,14 @@ def open_producer(config: Mapping[str, Any]) -> confluent_kafka.Producer:
 
 
 class Producer(confluent_kafka.Producer):  # type: ignore[misc]  # confluent-kafka has no types
-    """A producer of one environment. The messages of its callbacks have Kafka's names of their topics."""
+    """A producer of one environment. The messages of its callbacks have Kafka's names of their topics.
+
+    It refuses a topic of another environment (`ReadsOnly`).
+    """
 
     def __init__(self, config: dict[str, Any], names: Names) -> None:
         super().__init__(config)
         self._names = names
 
     def produce(self, topic: str, *args: Any, **more: Any) -> None:
-        super().produce(self._names.topic_of(topic), *args, **more)
+        super().produce(self._names.own_topic(topic), *args, **more)

@@ -72,20 +72,21 @@ class BatchApplier:
         Raises: the errors of `merge.apply` and of the guard. The view's positions then stay unchanged.
         """
         end = begin.latest(batch.end.only(compiled.view.topics))
-        with stage.held(connection, compiled):
+        with stage.held(connection, compiled), stage.cleared_after_failure(connection, compiled):
             started = time.monotonic()
             repairs = merge.repairs(connection, compiled) if compiled.view.is_stateful else None
             epochs = self.guard.before(connection, compiled, begin, batch.epochs)  # 1
             staged, excluded = self._stage(connection, compiled, batch, begin, repeated)  # 2
             prepare_seconds = time.monotonic() - started
             faults.reach("merge.staged")
-            with stage.cleared_after_failure(connection, compiled, staged):
-                if not batch.is_proved:
-                    self.guard.after(epochs, end)  # 3
-                merged = Merge(
-                    begin, end, staged, excluded, prepare_seconds, batch.readings, epochs, repairs, batch.erasures
-                )
-                merge.apply(connection, compiled, merged, self.holder)  # 4
+            if not batch.is_proved:
+                self.guard.after(epochs, end)  # 3
+            merged = Merge(
+                begin, end, staged, excluded, prepare_seconds, batch.readings, epochs, repairs, batch.erasures
+            )
+            merge.apply(connection, compiled, merged, self.holder)  # 4
+            if excluded:  # the attempts before the records were excluded have reported nothing
+                stage.clear_own(connection, compiled)
         return end
 
     def _stage(

@@ -3,7 +3,7 @@
 Set-up creates the principals with the superuser's rights. Afterwards, each part of the platform uses the principal of
 its duty:
 
-- the collector writes events and dead letters
+- the collector writes events and dead letters, and sees which topics there are and where they end
 - `truelog-producer`, for commands and for producers that bypass the collector, writes events; `truelog dead-letters
   replay` is such a command
 - the tick service writes ticks
@@ -14,11 +14,12 @@ its duty:
 - every other part reads
 
 Kafka refuses everything that no rule allows. With a namespace, the principals and all that their rules name begin with
-it, and the reader reads only such topics.
+it, and the reader reads only such topics. If the events are those of another environment, the reader also reads that
+one's event topics, and no principal writes them.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -46,6 +47,7 @@ from truelog.support.wait import until
 log = logging.getLogger(__name__)
 
 _SECONDS = 10.0
+_APPLIED_SECONDS = 60.0  # a broker on a busy machine applies late what it has accepted
 _ITERATIONS = 4096
 _SCRAM = {name.replace("_", "-"): ScramMechanism[name] for name in ("SCRAM_SHA_256", "SCRAM_SHA_512")}
 # Topics that are not for events: only these principals may write to them.
@@ -58,18 +60,18 @@ _WRITERS = {
 RELAY_PLACES = "relay.places"
 RELAY_TRANSACTIONS = "truelog-relay-"  # the prefix of the transactional ids of relays
 REPLAY_TRANSACTIONS = "truelog-replay"  # the transactional id of replayed dead letters
-_USER, _ALL = "User:", "*"
+USER, _ALL = "User:", "*"
 _GROUPS = ("truelog", "spark-kafka-")  # prefixes of the consumer groups that Truelog and Spark name
 
 
 def create_users(broker: AdminClient, settings: Settings) -> None:
-    """Create the principals that have passwords, with the right to read for the reader. Idempotent.
+    """Create the principals that have passwords, with their rights that do not depend on topics. Idempotent.
 
     Kafka stores the passwords of SCRAM alone. For other mechanisms, the brokers' configuration has the principals.
     """
     if settings.kafka_mechanism in _SCRAM:
         _create_logins(broker, settings)
-    _create(broker, settings.names, [*_reading(), *_replaying(), *_relaying(), *_erasing()])
+    _create(broker, settings.names, [*_reading(), *_looking(), *_replaying(), *_relaying(), *_erasing()])
 
 
 def _create_logins(broker: AdminClient, settings: Settings) -> None:
@@ -90,6 +92,11 @@ def grant_writing(broker: AdminClient, names: Names, topics: Mapping[str, Topic]
     _create(broker, names, [rule for name, topic in topics.items() for rule in _writing(name, topic)])
 
 
+def grant_reading(broker: AdminClient, names: Names, topics: Iterable[str]) -> None:
+    """Let the reader read these event topics of another environment. Idempotent."""
+    _create(broker, names, [rule for name in topics for rule in _reading_of(name)])
+
+
 def _writing(name: str, topic: Topic) -> list[AclBinding]:
     usual = (KafkaUser.CONNECT,) if topic.source else (KafkaUser.COLLECTOR, KafkaUser.PRODUCER, KafkaUser.RELAY)
     users = _WRITERS.get(name, usual)
@@ -97,11 +104,18 @@ def _writing(name: str, topic: Topic) -> list[AclBinding]:
 
 
 def _reading() -> list[AclBinding]:
-    anything = [AclOperation.READ, AclOperation.DESCRIBE_CONFIGS]
-    topics = [_rule(KafkaUser.READER, ResourceType.TOPIC, _ALL, each) for each in anything]
     prefixed = ResourcePatternType.PREFIXED
     groups = [_rule(KafkaUser.READER, ResourceType.GROUP, each, AclOperation.READ, prefixed) for each in _GROUPS]
-    return topics + groups
+    return _reading_of(_ALL) + groups
+
+
+def _reading_of(topic: str) -> list[AclBinding]:
+    anything = [AclOperation.READ, AclOperation.DESCRIBE_CONFIGS]
+    return [_rule(KafkaUser.READER, ResourceType.TOPIC, topic, each) for each in anything]
+
+
+def _looking() -> list[AclBinding]:
+    return [_rule(KafkaUser.COLLECTOR, ResourceType.TOPIC, _ALL, AclOperation.DESCRIBE)]
 
 
 def _replaying() -> list[AclBinding]:
@@ -130,7 +144,7 @@ def _rule(
     operation: AclOperation,
     pattern: ResourcePatternType = ResourcePatternType.LITERAL,
 ) -> AclBinding:
-    return AclBinding(kind, name, pattern, f"{_USER}{user.value}", "*", operation, AclPermissionType.ALLOW)
+    return AclBinding(kind, name, pattern, f"{USER}{user.value}", "*", operation, AclPermissionType.ALLOW)
 
 
 def _in_kafka(names: Names, rule: AclBinding) -> AclBinding:
@@ -138,9 +152,10 @@ def _in_kafka(names: Names, rule: AclBinding) -> AclBinding:
     if not names.namespace:
         return rule
     is_for_all = rule.name == _ALL
-    name = names.in_kafka("" if is_for_all else rule.name)
+    is_of_topic = rule.restype == ResourceType.TOPIC and not is_for_all
+    name = names.topic_of(rule.name) if is_of_topic else names.in_kafka("" if is_for_all else rule.name)
     pattern = ResourcePatternType.PREFIXED if is_for_all else rule.resource_pattern_type
-    principal = f"{_USER}{names.in_kafka(rule.principal.removeprefix(_USER))}"
+    principal = f"{USER}{names.in_kafka(rule.principal.removeprefix(USER))}"
     return AclBinding(rule.restype, name, pattern, principal, rule.host, rule.operation, rule.permission_type)
 
 
@@ -164,7 +179,7 @@ def _create(broker: AdminClient, names: Names, chosen: list[AclBinding]) -> None
         if not set(missing) <= _existing(broker):
             raise ServiceDown("the broker has not applied all of them yet")
 
-    until(applied, _SECONDS, "the rules for Kafka's principals")
+    until(applied, _APPLIED_SECONDS, "the rules for Kafka's principals")
 
 
 def _existing(broker: AdminClient) -> set[AclBinding]:
@@ -179,4 +194,4 @@ def _wait_for_users(broker: AdminClient, users: list[str]) -> None:
         if unknown := [user for user, future in found.items() if future.exception() is not None]:
             raise ServiceDown(f"the broker does not know {', '.join(unknown)} yet")
 
-    until(known, _SECONDS, "Kafka's principals")
+    until(known, _APPLIED_SECONDS, "Kafka's principals")

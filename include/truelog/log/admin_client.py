@@ -100,6 +100,17 @@ def describe_existing(
     return settled(broker, _descriptions(broker, topics, timeout))
 
 
+def missing_topics(broker: AdminClient, topics: Iterable[str], timeout: float) -> set[str]:
+    """The topics that Kafka does not have.
+
+    Raises:
+        TopicRefused: the principal may not see one of them, so nothing is known about it.
+    """
+    unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
+    asked = _descriptions(broker, topics, timeout)
+    return {name for name, future in asked.items() if result(broker, name, future, unknown) is None}
+
+
 def _descriptions(broker: AdminClient, topics: Iterable[str], timeout: float) -> dict[str, "Future[Any]"]:
     names = list(topics)
     return broker.describe_topics(TopicCollection(names), request_timeout=timeout) if names else {}

@@ -65,7 +65,7 @@ class ClockGuard:
         try:
             with connect(self._settings, autocommit=True) as connection:
                 hold = store_hold(connection, newest, now)
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             log.warning("the jump cannot be confirmed: %s", error)
             return False
         return hold.confirmed is not None and now - hold.confirmed <= LIMIT

@@ -64,9 +64,11 @@ class KafkaSender:
     Raises:
         TopicRefused: a topic is missing, or its records would carry timestamps from the producers' clocks.
         ServiceDown: Kafka did not accept a record. The message says how many records Kafka accepted.
+        ReadsOnly: the events are another environment's.
     """
 
     def __init__(self, settings: Settings, names: Iterable[str], user: KafkaUser = KafkaUser.PRODUCER) -> None:
+        settings.require_own_events("the writing of events")
         topics.require_log_append_time(settings, names)
         self.sent = 0
         self._failed: KafkaError | None = None

@@ -47,7 +47,7 @@ class Cut:
         lost = f"[{self.end}, {self.position})"
         return (
             f"{self.topic} {self.partition}: Kafka has lost the records {lost}, which were read already, and new "
-            "records reuse their offsets. Nothing is read from this partition. Run `truelog archive accept-cut`."
+            "records reuse their offsets. Nothing is read from this partition."
         )
 
 
@@ -83,7 +83,17 @@ def require_intact(settings: Settings, positions: Positions, reached: Epochs, no
     changed = {key: epoch for key, epoch in reached.items() if now.get(key, epoch) != epoch}
     cuts = list(find_cuts(settings, positions, changed)) if changed else []
     if cuts:
-        raise LogCut(" ".join(map(str, cuts)), cuts)
+        raise LogCut(" ".join([*map(str, cuts), _cure(settings)]), cuts)
+
+
+def _cure(settings: Settings) -> str:
+    """What lets readers go on. An environment that reads the events of another one has no other records to keep."""
+    if not settings.reads_events:
+        return "Run `truelog archive accept-cut`."
+    return (
+        f"Run `truelog archive accept-cut` in {settings.read_environment}. Then set this environment up again, with a "
+        "new database and a new bucket (docs/production.md)."
+    )
 
 
 def find_cuts(settings: Settings, positions: Positions, reached: Epochs) -> Iterator[Cut]:

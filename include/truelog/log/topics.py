@@ -84,6 +84,7 @@ def sync_each(settings: Settings, types: Mapping[str, EventType], *, grow: bool 
     """
     if not types:
         return {}
+    settings.require_own_events("the creation of event topics")
     broker = client(settings, KafkaUser.ADMIN)
     present, _ = describe_existing(broker, types, _TIMEOUT)
     refused = _uncorrectable(broker, present, types)  # 1

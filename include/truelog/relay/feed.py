@@ -8,6 +8,8 @@ wrong: its numbers become visible out of order, and a rollback leaves a hole.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from truelog.relay.publish_spans import PublishSpan
+
 RESYNC = "resync:"  # how the stored trouble of an output begins if only a resync ends it
 
 
@@ -16,6 +18,7 @@ class Row(NamedTuple):
 
     id: no other row of the feed has it, not even a row with the same number in a database that was restored.
     value: None is a tombstone.
+    span: of the row's transaction, if it is sampled.
     """
 
     number: int
@@ -24,6 +27,7 @@ class Row(NamedTuple):
     key: bytes
     value: bytes | None
     headers: Mapping[str, bytes]
+    span: PublishSpan | None = None
 
 
 class Beginning(NamedTuple):

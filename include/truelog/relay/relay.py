@@ -26,6 +26,7 @@ from truelog.log.kafka_producer import client_error
 from truelog.log.output_topic import create_topic
 from truelog.relay.feed import Beginning, Feed, Row
 from truelog.relay.place import PLACES_CONFIG, Place, read_places
+from truelog.relay.publish_spans import PublishSpan
 from truelog.support.errors import Fenced, Resync, ServiceDown
 from truelog.support.faults import reach
 from truelog.support.settings import KafkaUser, Settings
@@ -109,18 +110,28 @@ class Relay:
         place = Place(rows[-1].number, rows[-1].id, beginning.id)
         self._producer.begin_transaction()
         for row in rows:
-            self._produce(row.topic, row.key, row.value, row.headers)
+            self._produce(row.topic, row.key, row.value, row.headers, row.span)
         self._produce(RELAY_PLACES, self.feed.name.encode(), place.as_json(), {})
         reach("relay.sent")
         self._producer.commit_transaction(_ANSWER_SECONDS)  # waits until Kafka has every record
         reach("relay.committed")
         self.place = place
+        for span in dict.fromkeys(row.span for row in rows if row.span):
+            span.published()
 
-    def _produce(self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, bytes]) -> None:
+    def _produce(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes | None,
+        headers: Mapping[str, bytes],
+        span: PublishSpan | None = None,
+    ) -> None:
         """Put a record into the producer's queue, and wait while the queue is full."""
+        delivery = {"on_delivery": span.delivered} if span else {}
         while True:
             try:
-                self._producer.produce(topic, value, key, headers=dict(headers))
+                self._producer.produce(topic, value, key, headers=dict(headers), **delivery)
             except BufferError:
                 self._producer.poll(0.1)
             else:

@@ -28,3 +28,13 @@ def of_record(headers: Iterable[tuple[str, bytes | None]]) -> str | None:
         return None
     text = found[0].decode("ascii", "replace")
     return text if record_headers(text) == {NAME: found[0]} else None
+
+
+def is_sampled(traceparent: str) -> bool:
+    """Whether this is a valid `traceparent` whose sender samples the trace."""
+    return bool(record_headers(traceparent)) and int(traceparent.strip()[53:55], 16) & 1 == 1
+
+
+def id_of(traceparent: str) -> str:
+    """The id of the trace, which all of its spans have."""
+    return traceparent.strip()[3:35]

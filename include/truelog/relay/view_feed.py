@@ -10,13 +10,16 @@ vanished while the view did not publish, or that a database restored from a back
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.relay import trace
 from truelog.relay.feed import Beginning, Row
-from truelog.relay.step_trace import StepTraces
+from truelog.relay.publish_spans import PublishSpan, begin_publish
+from truelog.relay.step_trace import StepTraces, Transaction
 from truelog.schema.names import OUTPUT
 from truelog.storage.database import Connection, read_value
 from truelog.support.settings import Settings
@@ -121,7 +124,8 @@ class ViewFeed:
         stored = [_Stored(*each) for each in self._connection.execute(_ROWS, given).fetchall()]
         beginning = self.beginning()
         removed = self._unknown_keys(stored) if stored and beginning and beginning.number == number else ()
-        return [self._row(each) for each in (*removed, *stored)]
+        steps = groupby((*removed, *stored), key=lambda each: each.step)
+        return [row for _, rows in steps for row in self._traced(list(rows))]
 
     def trim(self, number: int, *, at_once: bool = False, steps: int | None = None) -> int:
         """Delete published rows before this number, and return how many there were.
@@ -156,7 +160,28 @@ class ViewFeed:
                 found.add(text)
         return found
 
-    def _row(self, stored: _Stored) -> Row:
+    def _traced(self, stored: Sequence[_Stored]) -> list[Row]:
+        """Rows of one transaction, with its trace."""
+        first = stored[0]
+        found = self._traces and self._traces.of(first.step, first.records, first.made_at)
+        if not self._traces or not found:
+            return [self._row(each) for each in stored]
+        step = Transaction(self.view, self.version, first.last, first.made_at)
+        span = begin_publish(self._traces.spans, found, step, len(stored))
+        if span:
+            span.on_published = partial(self._store_trace, first.last)
+        traceparent = span.traceparent if span else found.traceparent
+        return [self._row(each, traceparent, span) for each in stored]
+
+    def _store_trace(self, last: int, span: PublishSpan) -> None:
+        """Let the API find the trace of the transaction with this last row."""
+        self._connection.execute(
+            "UPDATE truelog.output_step SET traceparent = %(trace)s "
+            "WHERE (view, version, last) = (%(view)s, %(version)s, %(last)s)",
+            self._own | {"last": last, "trace": span.of_merge},
+        )
+
+    def _row(self, stored: _Stored, traceparent: str = "", span: PublishSpan | None = None) -> Row:
         identity = _id(stored.step, stored.number)
         headers = {
             "truelog.view": self.view,
@@ -171,11 +196,11 @@ class ViewFeed:
             "ce_source": f"/views/{self.view}/v{self.version}",
             "ce_time": stored.made_at.isoformat(),
         }
-        if self._traces and (found := self._traces.of(stored.step, stored.records, stored.made_at)):
-            headers[trace.NAME] = found
+        if traceparent:
+            headers[trace.NAME] = traceparent
         value = None if stored.value is None else stored.value.encode()
         encoded = {name: text.encode() for name, text in headers.items()}
-        return Row(stored.number, identity, self.name, stored.key.encode(), value, encoded)
+        return Row(stored.number, identity, self.name, stored.key.encode(), value, encoded, span)
 
 
 def _id(step: str, number: int) -> str:

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 from truelog.log.output_topic import create_topic, last_written
 from truelog.relay.feed import RESYNC
 from truelog.relay.relay import Relay
+from truelog.relay.spans import Spans
 from truelog.relay.step_trace import StepTraces
 from truelog.relay.view_feed import ViewFeed, output_config
 from truelog.storage.database import Connection, connect, storable
@@ -33,13 +34,14 @@ class ViewOutputs:
 
     settings: Settings
     connection: Connection
+    spans: Spans = field(default_factory=Spans)
     _relays: dict[_Version, Relay] = field(default_factory=dict)
     _retry_at: dict[_Version, float] = field(default_factory=dict)
     _due: dict[str, float] = field(default_factory=dict)
     _traces: StepTraces = field(init=False)
 
     def __post_init__(self) -> None:
-        self._traces = StepTraces(self.settings)
+        self._traces = StepTraces(self.settings, self.spans)
 
     def publish(self) -> int:
         """Publish the next rows of each view, and return how many there were.
@@ -145,9 +147,9 @@ class ViewOutputs:
 
 
 @contextmanager
-def open_outputs(settings: Settings) -> Iterator[ViewOutputs]:
+def open_outputs(settings: Settings, spans: Spans | None = None) -> Iterator[ViewOutputs]:
     with connect(settings, autocommit=True) as connection:
-        outputs = ViewOutputs(settings, connection)
+        outputs = ViewOutputs(settings, connection, spans or Spans())
         try:
             yield outputs
         finally:

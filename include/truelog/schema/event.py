@@ -20,6 +20,7 @@ from pydantic import Field as Declared
 from truelog.schema import derived, required
 from truelog.schema.derived import Derivation
 from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, annotations, fields_of
+from truelog.schema.frames.kept_schema import KeptSchema
 from truelog.schema.quality import DEFAULTS, Quality
 from truelog.schema.required import Required
 from truelog.support import timestamps
@@ -138,6 +139,7 @@ class EventType:
     reading: int = 0  # the number of times that the topic's history was judged again
     topic_id: str = ""  # the topic whose offsets `past` contains
     past: tuple[PastVersion, ...] = ()  # oldest first
+    frames: tuple[KeptSchema, ...] = ()  # of the schema registry; a file declares none
 
     def __post_init__(self) -> None:
         if not _TYPE_NAME.fullmatch(self.name):

@@ -2,9 +2,9 @@
 
 A record is judged for ever by the version of its event type that was in force at its offset. A declaration contains
 everything that decides what a record means: the fields with their types, bounds and allowed values, the required
-fields, the derived columns, the future limit, and the number of the decoder. A version's cut is the first offset of
-each partition that the version judges. A reading is one list of versions and cuts; judging a topic's history again
-begins another reading.
+fields, the derived columns, the future limit, the number of the decoder, and the kept schemas of a schema registry. A
+version's cut is the first offset of each partition that the version judges. A reading is one list of versions and
+cuts; judging a topic's history again begins another reading.
 """
 
 import json
@@ -15,22 +15,28 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from truelog.schema import derived, required
 from truelog.schema.change import decode_changes
 from truelog.schema.decode import decode
 from truelog.schema.derived import Derivation
 from truelog.schema.event import CHANGES, LENIENT_CHANGES, NESTED_CHANGES, EventType, PastVersion, Topic, model_of
+from truelog.schema.frames import kept_schema
+from truelog.schema.frames.kept_schema import KeptSchema
+from truelog.schema.frames.unframe import unframe
 from truelog.schema.quality import Quality
 from truelog.support.errors import BadDeclaration
 
 Declaration = Mapping[str, Any]
 Columns = Collection[str] | None  # the columns that are needed; None if all are
+FRAMES = "frames"  # the kept schemas in a declaration; absent if there are none
+PLAIN = 1  # the decoder of records that may be framed
 Decoder = Callable[[EventType, pa.Array, pa.Array, timedelta, Columns], pa.RecordBatch]
 
 # A changed decoder gets a new number, and the old one stays, because it judges the records of earlier versions.
 DECODERS: Mapping[int, Decoder] = {
-    1: decode,
+    PLAIN: decode,
     LENIENT_CHANGES: decode_changes,
     NESTED_CHANGES: decode_changes,
     CHANGES: decode_changes,
@@ -46,6 +52,7 @@ def declaration_of(event_type: EventType) -> dict[str, Any]:
         "fields": [each.as_data() for each in event_type.fields],
         **({"derived": columns} if columns else {}),  # absent if the type derives no column
         **({"required": required.as_data(event_type.required)} if event_type.required else {}),
+        **({FRAMES: kept_schema.as_data(event_type.frames)} if event_type.frames else {}),
     }
 
 
@@ -59,6 +66,7 @@ def from_declaration(name: str, declaration: Declaration, topic: Topic, quality:
     limit = timedelta(seconds=declaration["future_limit"])
     rules = tuple(required.from_data(declaration.get("required", ())))
     event_type = EventType(name, model, topic, quality, _derived(declaration), rules, limit, declaration["decoder"])
+    event_type = replace(event_type, frames=kept_schema.from_data(declaration.get(FRAMES, ())))
     if declaration_of(event_type) != declaration or event_type.decoder not in DECODERS:
         raise BadDeclaration(f"{name}: a newer release of Truelog made this version of the event type: upgrade first.")
     return event_type
@@ -78,6 +86,12 @@ def require_compatible(new: EventType, earlier: Mapping[int, Declaration]) -> No
                     f"{new.name}.{name}: version {number} declared it as {before}, and the file now declares it "
                     f"as {declared}. Records of both types would share a column: use another field name."
                 )
+
+
+def with_kept(declaration: Declaration, earlier: Declaration) -> Declaration:
+    """The declaration with the schemas that an earlier version keeps: a kept schema stays kept."""
+    kept = kept_schema.united(*(kept_schema.from_data(each.get(FRAMES, ())) for each in (declaration, earlier)))
+    return {**declaration, FRAMES: kept_schema.as_data(kept)} if kept else declaration
 
 
 def _column_types(declaration: Declaration) -> dict[str, str]:
@@ -105,12 +119,16 @@ class Cut:
 
 @dataclass(frozen=True)
 class EventHistory:
-    """Everything that the registry knows about an event type. The cuts are in the order of their registration."""
+    """Everything that the registry knows about an event type. The cuts are in the order of their registration.
+
+    `registering` is true in a copy in the bucket while a version may get its cut.
+    """
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the topic, and the expected quality
     declarations: Mapping[int, Declaration] = field(default_factory=dict)
     cuts: tuple[Cut, ...] = ()
+    registering: bool = field(default=False, compare=False)
 
     @property
     def version(self) -> int:
@@ -128,6 +146,10 @@ class EventHistory:
     @property
     def reading(self) -> int:
         return max((each.reading for each in self.cuts if each.topic_id == self.topic_id), default=0)
+
+    def kept(self) -> tuple[KeptSchema, ...]:
+        """The schemas of the schema registry that the newest version keeps, which are all that were ever kept."""
+        return kept_schema.from_data(self.declarations.get(self.version, {}).get(FRAMES, ()))
 
     def continues(self, other: "EventHistory") -> bool:
         """Whether this history has all versions and cuts of the other, and perhaps later ones."""
@@ -157,7 +179,8 @@ class EventHistory:
             for each in self.cuts
         ]
         declarations = {str(number): each for number, each in self.declarations.items()}
-        return {"name": self.name, "settings": self.settings, "declarations": declarations, "cuts": cuts}
+        whole = {"name": self.name, "settings": self.settings, "declarations": declarations, "cuts": cuts}
+        return whole | ({"registering": True} if self.registering else {})
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "EventHistory":
@@ -172,7 +195,9 @@ class EventHistory:
             for each in values["cuts"]
         )
         declarations = {int(number): each for number, each in values["declarations"].items()}
-        return EventHistory(values["name"], values["settings"], declarations, cuts)
+        return EventHistory(
+            values["name"], values["settings"], declarations, cuts, bool(values.get("registering", False))
+        )
 
 
 def settings_of(event_type: EventType) -> dict[str, Any]:
@@ -250,8 +275,7 @@ def _decode(event_type: EventType, records: pa.RecordBatch, columns: Columns) ->
     wanted = event_type.arrow_schema.names if columns is None else columns
     wanted_columns = [each for each in event_type.derived if any(name in wanted for name in each.names)]
     read = None if columns is None else {*columns, *(each.source for each in wanted_columns)}
-    decoder = DECODERS[event_type.decoder]
-    decoded = decoder(event_type, records["value"], records["broker_time"], event_type.future_limit, read)
+    decoded = _decode_values(event_type, records["value"], records["broker_time"], read)
     if not wanted_columns:
         return decoded
     found = dict(zip(decoded.schema.names, decoded.columns, strict=True))
@@ -259,6 +283,17 @@ def _decode(event_type: EventType, records: pa.RecordBatch, columns: Columns) ->
         found |= each.columns(found[each.source])
     names = [*(name for name in event_type.arrow_schema.names if name in wanted), "invalid"]
     return pa.RecordBatch.from_arrays([found[name] for name in names], names)
+
+
+def _decode_values(event_type: EventType, values: pa.Array, broker_times: pa.Array, read: Columns) -> pa.RecordBatch:
+    """The decoded columns. A framed record has the row that the JSON of its values has."""
+    decoder, limit = DECODERS[event_type.decoder], event_type.future_limit
+    unframed = unframe(event_type, values.cast(pa.binary())) if event_type.decoder == PLAIN else None
+    if unframed is None:
+        return decoder(event_type, values, broker_times, limit, read)
+    decoded = decoder(event_type, unframed.values, broker_times, limit, read)
+    at = decoded.schema.get_field_index("invalid")
+    return decoded.set_column(at, "invalid", pc.coalesce(unframed.reasons, decoded["invalid"]))
 
 
 def _version_indexes(event_type: EventType, partitions: "np.ndarray[Any, Any]", offsets: "np.ndarray[Any, Any]") -> Any:

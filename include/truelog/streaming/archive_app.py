@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -43,11 +43,15 @@ from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder
 from truelog.control.view_loader import archive_code
 from truelog.kernel.clock import TOPIC
+from truelog.lineage import job
+from truelog.lineage.run import ApplicationRuns
 from truelog.log.clock_guard import newest_tick
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.records import read_stream
 from truelog.log.topic_health import TopicGuard
+from truelog.relay.sampled_records import end_archived
+from truelog.relay.spans import Spans, opened_spans
 from truelog.schema.event import EventType, EventTypes
 from truelog.spark.session import session
 from truelog.storage.database import Connection, connect
@@ -82,9 +86,11 @@ class ArchiveApp:
     guard: TopicGuard
     reached: Epochs  # the leader epochs in which the archive reached its positions
     patience: Patience
+    runs: ApplicationRuns
     clock: datetime | None  # the newest tick's time, past which no record may begin a log day by more than a day
     gate: BatchGate = field(default_factory=BatchGate)
     pending_ticks: list[ArchivedTick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
+    spans: Spans = field(default_factory=Spans)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         with self.gate.batch() as may_run:
@@ -97,7 +103,7 @@ class ArchiveApp:
 
     def _archive_by(self, connection: Connection, spark: SparkSession, batch_id: int) -> None:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin, self.settings.names)
-        event_registry.require_known(connection, self.types, end)
+        event_registry.require_known(self.settings, connection, self.types, end)
         epochs, files = self._read(connection, spark, begin, end)
         faults.reach("archive.files_written")
         self.guard.require_unchanged(end)  # after the records were read
@@ -106,6 +112,8 @@ class ArchiveApp:
         self._commit(begin, end, files, epochs)
         self.reached = epochs
         faults.reach("archive.after_commit")
+        for file in files:
+            end_archived(self.spans, file.topic, file.partition, file.sampled)
         ticks = [tick for file in files for tick in file.ticks]
         self.clock = max([*(tick.time for tick in ticks), *([self.clock] if self.clock else [])], default=None)
         self.pending_ticks.extend(ticks)
@@ -113,6 +121,7 @@ class ArchiveApp:
         with connection.transaction():
             lease.record_batch(connection, self.holder)
             add_late_counts(connection, ((file.topic, file.late_records) for file in files))
+        self.runs.go_on()
         self.patience.progressed()
 
     def _read(
@@ -180,6 +189,18 @@ def _append(
     )
 
 
+@dataclass(frozen=True)
+class _Process:
+    """What stays the same from the start of the application to its end. `library` is the digest of its own code."""
+
+    settings: Settings
+    spark: SparkSession
+    library: str
+    patience: Patience
+    runs: ApplicationRuns
+    stop: threading.Event
+
+
 def run_archive(settings: Settings, stop: threading.Event) -> None:
     """Archive every declared topic that can be archived until `stop` is set or the query fails.
 
@@ -187,34 +208,36 @@ def run_archive(settings: Settings, stop: threading.Event) -> None:
     """
     begin_spark = cache(partial(session, settings, f"truelog {ARCHIVE}"))
     archive_lease = outlast_outage(lambda: lease.take_lease(settings, ARCHIVE), stop, begin_spark)
-    library, spark = application.library_digest(), begin_spark()
-    patience = Patience(archive_lease, stop)
-    while not stop.is_set():
-        try:
-            _archive_as_declared(settings, spark, library, patience, stop)
-        except OUTAGES as error:
-            patience.wait(error)
-    archive_lease.release()
+    library, spark, runs = application.library_digest(), begin_spark(), ApplicationRuns(settings)
+    process = _Process(settings, spark, library, Patience(archive_lease, stop), runs, stop)
+    with runs.until_end():
+        while not stop.is_set():
+            try:
+                _archive_as_declared(process)
+            except OUTAGES as error:
+                process.patience.wait(error)
+        archive_lease.release()
 
 
-def _archive_as_declared(
-    settings: Settings, spark: SparkSession, library: str, patience: Patience, stop: threading.Event
-) -> None:
+def _archive_as_declared(process: _Process) -> None:
     """Archive the declared topics until `stop` is set or something has changed."""
     faults.reach("archive.planning")
-    digest = application.source_digest(settings, library)
+    settings = process.settings
+    digest = application.source_digest(settings, process.library)
     types = event_registry.confirmed_types(settings)
-    with open_catalog(settings) as catalog:
+    with open_catalog(settings) as catalog, opened_spans(settings, ARCHIVE) as spans:
         topics = ArchiveTopics(settings, catalog, types)
         watch = ChangeWatch(settings, ARCHIVE, topics.changed)
-        _record_code(settings, patience.lease.holder, archive_code(types), digest)
-        app = _archiver(settings, catalog, types, topics.assess(), patience)
-        _archive_until_changed(spark, app, watch, stop)
+        _record_code(settings, process.patience.lease.holder, archive_code(types), digest)
+        app = replace(_archiver(process, catalog, types, topics.assess()), spans=spans)
+        process.runs.follow(lambda: {topic: job.archiving(settings, types[topic]) for topic in app.tables})
+        _archive_until_changed(process.spark, app, watch, process.stop)
 
 
 def _archive_until_changed(spark: SparkSession, app: ArchiveApp, watch: ChangeWatch, stop: threading.Event) -> None:
     """Archive until `stop` is set, the query fails, or the topics or their declarations have changed."""
     if not app.tables:
+        app.patience.progressed()
         watch.wait(stop)
         return
     log.info("archiving from %s", app.begin.as_json())
@@ -234,16 +257,23 @@ def _record_code(settings: Settings, holder: Holder, code: str, digest: str) -> 
         lease.record_code(connection, holder, code)
 
 
-def _archiver(
-    settings: Settings, catalog: Catalog, types: EventTypes, assessed: Assessment, patience: Patience
-) -> ArchiveApp:
-    holder = patience.lease.holder
+def _archiver(process: _Process, catalog: Catalog, types: EventTypes, assessed: Assessment) -> ArchiveApp:
+    settings, patience = process.settings, process.patience
     plain = {name: blueprint(table.metadata) for name, table in assessed.tables.items()}
-    checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
-    guard = TopicGuard(settings)
     clock = newest_tick(settings, types[TOPIC]) if TOPIC in assessed.begin.ids else None
     return ArchiveApp(
-        settings, catalog, types, plain, assessed.begin, checkpoint, holder, guard, assessed.reached, patience, clock
+        settings,
+        catalog,
+        types,
+        plain,
+        assessed.begin,
+        fresh_checkpoint(settings.home / "scratch" / ARCHIVE),
+        patience.lease.holder,
+        TopicGuard(settings),
+        assessed.reached,
+        patience,
+        process.runs,
+        clock,
     )
 
 

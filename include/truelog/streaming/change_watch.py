@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_SECONDS = 1.0
+_STOP_SECONDS = 5.0
 _FAILURE_LOOKS = 3  # Spark may notice a deleted topic before the brokers' metadata shows it
 
 Versions = dict[str, tuple[str, int, int]]
@@ -79,20 +80,21 @@ class ChangeWatch:
             StreamingQueryException: the query failed, and no change explains the failure.
             RuntimeError: the thread that looks for changes has ended, so the application must start again.
         """
-        looking = Background("changes", self._look, _POLL_SECONDS)
+        looking = Background("changes", self._look, _POLL_SECONDS, self._disconnect)
         looking.start()
         failed: StreamingQueryException | None = None
         with batch_metrics.collecting_steps(self._settings, self._application, query):
             try:
-                while query.isActive and not stop.is_set() and not self._found:
+                while not (stop.is_set() or self._found or query.awaitTermination(1)):
                     if not looking.is_alive():
                         raise RuntimeError("the thread that looks for changes has ended; its error is above")
-                    query.awaitTermination(1)
             except StreamingQueryException as error:
                 failed = error
-        looking.stop()
-        explained = failed is None or self._explains_failure(stop)
-        self._disconnect()
+        looking.stop(_STOP_SECONDS)
+        has_ended = not looking.is_alive()  # otherwise it still uses the connection, and closes it when it ends
+        explained = failed is None or (has_ended and self._explains_failure(stop))
+        if has_ended:
+            self._disconnect()
         if failed is not None and not explained:
             raise failed
         if self._found:

@@ -2,7 +2,7 @@
 
 The application notices an unresponsive service while planning, or before that, while it starts. The failure of a query
 says less about its cause, so a failed query is planned again once. If it fails again before a batch has ended, the
-application exits.
+application exits. An application that can read no topic has no batch, so a plan is its progress.
 """
 
 import logging
@@ -33,7 +33,7 @@ def outlast_outage(
 
 
 class Patience:
-    """How long one application has failed without a batch in between."""
+    """How long one application has failed without progress in between."""
 
     def __init__(self, lease: Lease, stop: threading.Event) -> None:
         self.lease, self._stop = lease, stop
@@ -62,5 +62,5 @@ class Patience:
             raise error
 
     def progressed(self) -> None:
-        """A batch has ended."""
+        """A batch has ended, or a plan without a batch."""
         self._failing_since, self._query_failed = None, False

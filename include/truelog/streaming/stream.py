@@ -11,7 +11,7 @@ batch that it has not merged yet. Each batch is decoded once for all views.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -27,6 +27,8 @@ from truelog.erasure import ledger
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.kernel.log_guard import LogGuard
+from truelog.lineage.job import Catalogue, Job
+from truelog.lineage.run import ApplicationRuns
 from truelog.log import records, topics
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
@@ -80,9 +82,14 @@ class Stream:
         self.begin = Positions()
         self.checkpoint = Path()
         self.patience = Patience(self.lease, stop)
+        self.runs = ApplicationRuns(settings)
 
     def run(self) -> None:
         """Follow the log until `stop` is set or the query fails."""
+        with self.runs.until_end():
+            self._run()
+
+    def _run(self) -> None:
         while not self.stop.is_set():
             try:
                 self._follow_as_declared()
@@ -104,6 +111,7 @@ class Stream:
         if self.topics:
             self._follow(watch)
         else:
+            self.patience.progressed()
             watch.wait(self.stop)
 
     def _changed(self) -> str:
@@ -128,6 +136,13 @@ class Stream:
         read = {topic for each in self.workers for topic in each.compiled.view.topics}
         self.topics = tuple(sorted({clock.TOPIC, *read} & health.earliest.ids.keys()))
         self.begin = self._begin(health.earliest.only(self.topics), set(self.topics) - read)
+        self.runs.follow(self._jobs)
+
+    def _jobs(self) -> dict[Hashable, Job]:
+        """The job of each view that can run, for lineage."""
+        catalogue = Catalogue(self.settings, self.spark, self.types)
+        views = [each.compiled for each in self.workers]
+        return {(each.own.name, each.fingerprint): catalogue.stream(self.application, each) for each in views}
 
     def _follow(self, watch: ChangeWatch) -> None:
         """Follow the log from `begin` until `stop` is set, the query fails, or the declarations or topics change."""
@@ -156,7 +171,7 @@ class Stream:
         began = time.monotonic()
         begin, end = batch_range(self.checkpoint, batch_id, self.begin, self.settings.names)
         self.stream_topics.reached = begin
-        self._outlasting(lambda: event_registry.require_known(self.connection, self.types, end))
+        self._outlasting(lambda: event_registry.require_known(self.settings, self.connection, self.types, end))
         epochs = self.applier.guard.take_epochs(end)
         if any(each.compiled.view.reads_clock for each in self.workers):
             self._store_ticks(begin, end)
@@ -170,6 +185,7 @@ class Stream:
                 each.future.result()  # raises only Fenced, which ends the process
         self.stream_topics.reached = end
         self._outlasting(self._record_batch)
+        self.runs.go_on()
         self.patience.progressed()
         self.stop.wait(rest_after(self.settings, batch, time.monotonic() - began))
 

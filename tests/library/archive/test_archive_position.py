@@ -7,11 +7,13 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from tests.beds.archived import drop_archive
+from tests.command import truelog
 from tests.deadline import deadline, until
 from tests.library.registered import forget, forget_rows
 from truelog.archive import accept_loss
 from truelog.archive.audit_evidence import run_audit
-from truelog.archive.table import archive_position, open_catalog
+from truelog.archive.commit import Append, commit
+from truelog.archive.table import archive_position, ensure_table, open_catalog
 from truelog.control import event_registry, lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.lag import poll as lag_poll
@@ -46,11 +48,22 @@ def topic(platform: Settings) -> Iterator[Settings]:
     yield platform
     with open_catalog(platform) as catalog:
         drop_archive(catalog, NAME)
-    broker = topics.client(platform, KafkaUser.ADMIN)
-    broker.delete_topics([NAME])[NAME].result()
+    if NAME in topics.existing_topics(topics.client(platform)):
+        delete(platform)
     forget(platform, NAME)
     with connect(platform) as connection:
         topic_status.record_suspended(connection, ARCHIVE, {})
+
+
+def delete(settings: Settings) -> None:
+    broker = topics.client(settings, KafkaUser.ADMIN)
+    broker.delete_topics([NAME])[NAME].result(deadline(30))
+
+    def gone() -> None:
+        if NAME in topics.existing_topics(topics.client(settings)):
+            raise ServiceDown("the broker still has it")
+
+    until(gone, 30, "the end of the topic")
 
 
 def retention_drops(settings: Settings, below: int) -> None:
@@ -112,6 +125,23 @@ def test_what_retention_took_before_the_registration_is_not_missed(topic: Settin
     assert (verdict(topic), faults(topic)) == ("OK", [])
     assessed = assess_topics(topic)
     assert (dict(assessed.bad), assessed.begin.at(NAME, 0)) == ({}, 2)
+
+
+def test_a_topic_that_is_gone_is_named_and_what_was_archived_of_it_is_audited(topic: Settings) -> None:
+    event_registry.register(topic, DECLARED)
+    [topic_id] = topics.topic_ids(topic, [NAME]).values()
+    delete(topic)
+    assert (run_audit(topic).gone, faults(topic)) == ((NAME,), [])
+    assert f"{NAME}: Kafka has no such topic. The archive contains 0 records" in truelog("archive", "audit").stdout
+
+    with open_catalog(topic) as catalog:
+        ensure_table(catalog, DECLARED, topic_id, {0: 0})
+        commit(catalog, Append(NAME, topic_id, {0: 0}, {0: 2}, {0: 0}, ()))
+        assert (run_audit(topic, deep=True).gone, faults(topic)) == ((NAME,), [])
+        commit(catalog, Append(NAME, topic_id, {0: 2}, {0: 3}, {0: 1}, ()))
+    lost, hole = faults(topic)
+    assert lost == f"{NAME} 0: the files contain 0 records, but 1 were committed"
+    assert hole == f"{NAME} 0: [0, 3) is not archived, and the log does not explain why"
 
 
 def test_the_copy_in_the_bucket_knows_where_a_topic_began(topic: Settings) -> None:

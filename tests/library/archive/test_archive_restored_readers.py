@@ -1,6 +1,6 @@
 """No reader shows an earlier version of the archive: it names people who were forgotten since the backup."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -25,7 +25,6 @@ from truelog.storage.migration import migrate
 from truelog.support.errors import CatalogBehind
 from truelog.support.settings import Settings
 
-REFUSED = pytest.raises(CatalogBehind, match="truelog archive adopt")
 ENDS = Positions({TOPIC: {0: len(OF_TWO_DAYS)}}, {TOPIC: TOPIC_ID})
 QUERY = f"SELECT visitor_id FROM {TOPIC}"
 
@@ -73,20 +72,29 @@ def forget_and_restore(settings: Settings) -> None:
         assert ArchiveEraser(catalog, load_events()[TOPIC], erasures_of(settings, "v", {0: 9})).rewrite() == 2
 
 
-@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-def test_a_forgotten_person_is_not_read(archive: Settings, read: Callable[[Settings], object]) -> None:
-    read(archive)
+def not_refused(settings: Settings, readers: Mapping[str, Callable[[Settings], object]]) -> list[str]:
+    """The readers that do not ask for `truelog archive adopt`."""
+    found = []
+    for name, read in readers.items():
+        try:
+            read(settings)
+            found.append(name)
+        except CatalogBehind as refused:
+            if "truelog archive adopt" not in str(refused):
+                found.append(f"{name}: {refused}")
+    return found
+
+
+def test_a_forgotten_person_is_not_read(archive: Settings) -> None:
+    assert not_refused(archive, READERS) == [*READERS]
     forget_and_restore(archive)
-    with REFUSED:
-        read(archive)
+    assert not_refused(archive, READERS) == []
 
 
-@pytest.mark.parametrize("read", OF_A_TOPIC.values(), ids=OF_A_TOPIC)
-def test_a_topic_that_the_catalog_has_lost_is_not_empty(archive: Settings, read: Callable[[Settings], object]) -> None:
+def test_a_topic_that_the_catalog_has_lost_is_not_empty(archive: Settings) -> None:
     with open_catalog(archive) as catalog:
         catalog.drop_table(identifier(TOPIC))
-    with REFUSED:
-        read(archive)
+    assert not_refused(archive, OF_A_TOPIC) == []
 
 
 def test_the_command_names_the_cure(archive: Settings) -> None:

@@ -30,7 +30,8 @@ SOUND = Evidence(
 
 
 def test_a_sound_partition_has_no_fault() -> None:
-    assert findings([SOUND], orphans=3).verdict == "SOUND"
+    report = findings([SOUND], orphans=3)
+    assert (report.verdict, report.records(), report.records("another")) == ("SOUND", 10, 0)
 
 
 @pytest.mark.parametrize(

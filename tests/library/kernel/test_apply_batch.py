@@ -16,7 +16,8 @@ from truelog.archive.schema import TIME
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
 from truelog.spark.session import small_session
-from truelog.tables import deploy
+from truelog.support import faults
+from truelog.tables import deploy, stage
 from truelog.tables.staging import event_files
 from truelog.tables.staging.event_files import FileFrames
 from truelog.tables.staging.repeated_plans import RepeatedPlans
@@ -74,17 +75,31 @@ class Added:
     def apply(self, batch: EventRange, begin: int, plans: RepeatedPlans | None) -> None:
         BatchApplier(self.lab.settings).apply(self.lab.connection, self.compiled, batch, self.at(begin), plans)
 
+    def stage_row(self, attempt: str) -> None:
+        values = sql.SQL("INSERT INTO {} (_attempt, _row_hash, visitor_id, clicks) VALUES (%s, 1, 'v', 1)")
+        self.lab.connection.execute(values.format(stage.table(self.compiled.own)), (attempt,))
+
+    def staged(self) -> list[object]:
+        """The attempts of the rows that are staged, in all tables of the view."""
+        queries = (sql.SQL("SELECT _attempt FROM {}").format(stage.table(each)) for each in self.compiled.tables)
+        return [attempt for each in queries for (attempt,) in self.lab.connection.execute(each).fetchall()]
+
     def clicks(self) -> object:
         query = sql.SQL("SELECT clicks FROM {}").format(sql.Identifier("state", self.compiled.own.name))
         [(clicks,)] = self.lab.connection.execute(query).fetchall()
         return clicks
 
 
+# The id of a task that has loaded rows although its job failed, for example after the failure.
+UNREPORTED = f"{stage._OWN}00"
+
+
 def test_copies_stay_out_if_another_record_of_the_batch_fails(lab: Lab, tmp_path: Path) -> None:
     """The search for the record keeps the batch's events, copies included."""
     added = Added(lab, tmp_path)
+    added.stage_row(UNREPORTED)
     added.apply(added.batch(("a", "1"), ("a", "1"), ("bad", "not a number"), ("c", "2")), 0, added.plans())
-    assert added.clicks() == 3
+    assert (added.clicks(), added.staged()) == (3, [])
     excluded = 'SELECT "offset" FROM truelog.exclusion WHERE view = %s'
     assert lab.connection.execute(excluded, (added.compiled.name,)).fetchall() == [(2,)]
 
@@ -95,6 +110,25 @@ def test_the_plans_of_a_whole_small_batch_are_made_once(lab: Lab, tmp_path: Path
     plans = added.plans()
     added.apply(added.batch(("a", "1"), ("b", "2")), 0, plans)
     assert {each.name for each in added.compiled.tables if plans.repeats(each)} != set()
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_batch_that_fails_leaves_only_rows_of_others_staged(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeated: bool
+) -> None:
+    """A rebuild may have staged rows, too. The next batch is not disturbed."""
+    added = Added(lab, tmp_path)
+    plans = added.plans() if repeated else None
+    for attempt in ("other", UNREPORTED):
+        added.stage_row(attempt)
+    monkeypatch.setenv("TRUELOG_FAULT_FIRED", str(tmp_path / "fired"))
+    monkeypatch.setattr(faults, "_armed", "merge.staged:1:raise")
+    monkeypatch.setattr(faults, "_reached", 0)
+    with pytest.raises(faults.FaultInjectedError):
+        added.apply(added.batch(("a", "1"), ("b", "2")), 0, plans)
+    assert added.staged() == ["other"]
+    added.apply(added.batch(("a", "1"), ("b", "2"), ("c", "4")), 0, plans)
+    assert (added.clicks(), added.staged()) == (7, ["other"])
 
 
 @pytest.mark.parametrize("repeated", [True, False])

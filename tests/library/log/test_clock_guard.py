@@ -82,11 +82,12 @@ def test_a_restarted_service_continues_the_hold(
     assert restarted.tick_time(JUMPED + 2 * SECOND) == JUMPED + 2 * SECOND
 
 
+@pytest.mark.parametrize("error", [psycopg.OperationalError("down"), psycopg.errors.ReadOnlySqlTransaction("standby")])
 def test_without_the_database_a_jump_is_held(
-    postgresql: Settings, guard: ClockGuard, monkeypatch: pytest.MonkeyPatch
+    postgresql: Settings, guard: ClockGuard, monkeypatch: pytest.MonkeyPatch, error: psycopg.Error
 ) -> None:
     def down(*_: object, **__: object) -> None:
-        raise psycopg.OperationalError("down")
+        raise error
 
     monkeypatch.setattr(clock_guard, "connect", down)
     assert guard.tick_time(JUMPED) == START

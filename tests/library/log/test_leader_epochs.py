@@ -69,6 +69,30 @@ def test_only_partitions_with_another_leader_repeat_a_batch() -> None:
         leader_epochs.require_same({VIEW: 4, CLICK: 1}, {CLICK: 2, VIEW: 3})
 
 
+@pytest.mark.parametrize(
+    ("reads", "cure"),
+    [
+        ({}, r"Run `truelog archive accept-cut`\.$"),
+        (
+            {"namespace": "blue", "reads_namespace": "red", "reads_bucket": "red"},
+            r"Run `truelog archive accept-cut` in the environment red\. Then .* a new database and a new bucket",
+        ),
+    ],
+)
+def test_the_error_names_the_cure_that_works_here(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, reads: dict[str, str], cure: str
+) -> None:
+    """An environment that reads the events of another one cannot accept a cut."""
+    cut = Cut("click", "an-id", 0, epoch=1, position=7, end=5)
+    monkeypatch.setattr(leader_epochs, "find_cuts", lambda *_: iter([cut]))
+    at = Positions({"click": {0: 7}}, {"click": "an-id"})
+    with pytest.raises(
+        LogCut, match=rf"^click 0: Kafka has lost the records \[5, 7\).*from this partition\. {cure}"
+    ) as cut_log:
+        leader_epochs.require_intact(settings.model_copy(update=reads), at, {CLICK: 1}, {CLICK: 2})
+    assert cut_log.value.cuts == [cut]
+
+
 def test_kafka_is_asked_only_about_changed_epochs(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_epochs, "_TIMEOUT_SECONDS", 0.2)
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})

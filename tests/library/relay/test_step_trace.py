@@ -26,6 +26,7 @@ from truelog.support.settings import KafkaUser, Settings
 from truelog.tables.stage import NO_ROWS
 
 ONE, OTHER = (f"00-{digit * 32}-00f067aa0ba902b7-01" for digit in "45")
+UNSAMPLED, SIBLING = ONE.replace("-01", "-00"), ONE.replace("00f0", "11f0")  # of the same trace
 MADE = [  # the traces of the records of a merge, and that of its rows
     ((ONE,), ONE),
     ((ONE, ONE), ONE),
@@ -33,6 +34,7 @@ MADE = [  # the traces of the records of a merge, and that of its rows
     ((ONE, OTHER), None),
     ((ONE, None), None),
     (("no trace",), None),
+    ((UNSAMPLED, ONE, SIBLING), ONE),
 ]
 
 
@@ -99,11 +101,13 @@ def test_a_failure_leaves_the_trace_out(platform: Settings, view: Published) -> 
 def test_after_a_failure_nothing_is_read_for_a_while(platform: Settings) -> None:
     sent = json.dumps([[each.topic, each.partition, each.start, each.end] for each in send(platform, [ONE])])
     with closing(StepTraces(platform)) as traces:
-        assert traces.of("a", sent, datetime.now(UTC)) == ONE
+        found = traces.of("a", sent, datetime.now(UTC))
+        assert found is not None
+        assert found.traceparent == ONE
         assert traces.of("b", json.dumps([["page_view", 0, 10**9, 10**9 + 1]]), datetime.now(UTC)) is None
         assert traces.of("c", sent, datetime.now(UTC)) is None
         traces._begin_at = 0.0
-        assert traces.of("c", sent, datetime.now(UTC)) == ONE
+        assert traces.of("c", sent, datetime.now(UTC)) == found
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from tests.library.hostile import GOOD, THING, thing
 from tests.library.schema.strange_records import SHARES, Compared, compare
 from truelog.schema.plain_records import _BYTES, _RECORDS, _SAMPLE, _parts, parse_plain
 
-RECORDS, SEEDS = 80_000, 2
+RECORDS, SEEDS = 20_000, 2
 
 
 def test_the_decoders_agree_on_generated_and_mutated_records() -> None:

@@ -31,8 +31,8 @@ class Query:
     isActive = True  # noqa: N815 — Spark's name
     lastProgress = None  # noqa: N815
 
-    def awaitTermination(self, _: float) -> None:  # noqa: N802 — Spark's name
-        threading.Event().wait(0.02)
+    def awaitTermination(self, _: float) -> bool:  # noqa: N802 — Spark's name
+        return threading.Event().wait(0.02)
 
     def stop(self) -> None:
         self.isActive = False

@@ -34,10 +34,10 @@ class Query:
     isActive: bool = True  # noqa: N815 — Spark's name
     lastProgress: None = None  # noqa: N815
 
-    def awaitTermination(self, _: float) -> None:  # noqa: N802 — Spark's name
+    def awaitTermination(self, _: float) -> bool:  # noqa: N802 — Spark's name
         if self.failure is not None:
             raise self.failure
-        threading.Event().wait(0.02)
+        return threading.Event().wait(0.02)
 
     def stop(self) -> None:
         self.isActive = False
@@ -226,6 +226,47 @@ def test_a_failure_that_a_change_explains_is_a_new_plan(watched: Watched) -> Non
     watched.topics = ["", "a topic is bad"]
     watched.follow()
     assert (watched.topic_looks, watched.plans_again, watched.query.isActive) == (2, True, False)
+
+
+class FailedBetween(Query):
+    """A query that fails between two waits for its end."""
+
+    def awaitTermination(self, _: float) -> bool:  # noqa: N802 — Spark's name
+        if not self.isActive:
+            raise FAILURE
+        self.isActive = False
+        return False
+
+
+def test_a_failure_between_two_waits_is_raised(watched: Watched) -> None:
+    watched.query = FailedBetween()
+    with pytest.raises(StreamingQueryException):
+        watched.follow()
+
+
+def test_a_look_that_outlasts_the_query_keeps_its_session(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session of a hanging request may not be closed, nor used by another thread."""
+    monkeypatch.setattr(change_watch, "_STOP_SECONDS", 0.05)
+    looks, answered = list[Connection](), threading.Event()
+
+    def hang(connection: Connection) -> str:
+        looks.append(connection)
+        answered.wait(deadline(20))
+        return ""
+
+    watched.watch._changed_versions = hang
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(watched.follow)
+        try:
+            until(lambda: require(bool(looks)), 10, "the look")
+            watched.query.failure = FAILURE
+            with pytest.raises(StreamingQueryException):
+                following.result(deadline(10))
+            [session] = looks
+            assert not session.closed
+        finally:
+            answered.set()
+    until(lambda: require(session.closed), 10, "the end of the look")
 
 
 def test_a_closing_gate_waits_for_the_batch_in_progress() -> None:

@@ -1,13 +1,18 @@
 """An application waits for services, but not for its own Java process, which cannot come back."""
 
 import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
 
 from truelog.control.lease import Lease
-from truelog.streaming import patience
+from truelog.streaming import archive_app, patience, stream
 from truelog.streaming.patience import OUTAGES, Patience, outlast_outage
+from truelog.streaming.stream import Stream
 from truelog.support.errors import ServiceDown
 
 
@@ -57,6 +62,38 @@ def test_a_start_does_not_wait_without_end(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(patience, "RETAKE_SECONDS", -1.0)
     with pytest.raises(psycopg.OperationalError):
         outlast_outage(work, threading.Event())
+
+
+def plan_stream(watched: Patience, stop: threading.Event) -> None:
+    app: Any = SimpleNamespace(settings=None, application="a", connection=mock.Mock(closed=False), topics=(), stop=stop)
+    app.patience, app.deployment, app._changed, app._plan = watched, mock.Mock(), mock.Mock(), mock.Mock()
+    Stream._follow_as_declared(app)
+
+
+def plan_archive(watched: Patience, stop: threading.Event) -> None:
+    app: Any = SimpleNamespace(tables={}, patience=watched)
+    archive_app._archive_until_changed(mock.Mock(), app, mock.Mock(), stop)
+
+
+@pytest.mark.parametrize("plan", [plan_stream, plan_archive])
+def test_an_application_without_a_topic_waits_in_each_outage(
+    plan: Callable[[Patience, threading.Event], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no batch, so its plan between the outages is its progress."""
+    now, stop = [0.0], threading.Event()
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for name in ("ChangeWatch", "StreamTopics"):
+        monkeypatch.setattr(stream, name, mock.Mock())
+    waiting = Patience(HeldLease(), stop)
+    for hours in (1, 2):
+        now[0] = hours * 3600.0
+        waiting.wait(ServiceDown("kafka"))
+        plan(waiting, stop)
+    now[0] += 3600
+    waiting.wait(ServiceDown("kafka"))
+    now[0] += 3600
+    with pytest.raises(ServiceDown):
+        waiting.wait(ServiceDown("kafka"))
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "refused"), ConnectionResetError(104, "reset")])

@@ -50,7 +50,6 @@ from truelog.support.errors import ServiceDown
 _KEPT = frozenset({*PLACE.names, LOG_DAY.name, "erased"})
 _ATTEMPTS = 20
 _FILES_AT_ONCE = 4  # are read, while each waits for the object store
-_AT_ONCE = 1_000  # objects that S3 deletes in one request
 
 Offsets = NDArray[np.int64]
 
@@ -205,7 +204,7 @@ def forget_earlier(table: Table) -> int:
     """
     live = {each.file_path for each in _live(table)}
     dead = sorted(ever_live(table) - live)
-    _delete(table, dead)
+    bucket.delete_objects(bucket.client_of(table.io.properties), table.location().split("/")[2], dead)
     faults.reach("erase.deleted")
     for _ in range(_ATTEMPTS):
         table.refresh()
@@ -256,13 +255,3 @@ def _erased(batch: pa.RecordBatch, covered: Offsets, schema: pa.Schema) -> pa.Re
             column = pc.if_else(mask, pa.scalar(None, each.type), column)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _delete(table: Table, paths: Sequence[str]) -> None:
-    """Delete objects. S3 accepts the deletion of an object that does not exist."""
-    client, place = bucket.client_of(table.io.properties), table.location().split("/")[2]
-    for start in range(0, len(paths), _AT_ONCE):
-        keys = [path.removeprefix(f"s3://{place}/") for path in paths[start : start + _AT_ONCE]]
-        answer = client.delete_objects(Bucket=place, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True})
-        if failed := answer.get("Errors"):
-            raise ServiceDown(f"S3 did not delete {len(failed)} objects, the first because: {failed[0].get('Message')}")

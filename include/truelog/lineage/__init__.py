@@ -1,0 +1,1 @@
+"""Reports which topics, archive tables and views each job reads and writes, as events of OpenLineage."""
