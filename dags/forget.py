@@ -26,10 +26,12 @@ receipt.
 def due() -> list[str]:
     """Return the ids of the erasures that are to be continued."""
     from truelog.erasure import ledger
+    from truelog.forgetting import reading
     from truelog.storage.database import connect
 
-    with connect(Settings(), autocommit=True) as connection:
-        return ledger.interrupted(connection)
+    settings = Settings()
+    with connect(settings, autocommit=True) as connection:
+        return ledger.interrupted(connection) or reading.foreign(settings, connection)
 
 
 with DAG(

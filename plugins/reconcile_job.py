@@ -1,5 +1,6 @@
 """The Airflow task that compares views with their rebuilds in a Spark job."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from report_link import ReportLink
@@ -7,6 +8,8 @@ from spark_job import SparkJob
 from view_assets import recomputed_views
 
 from truelog.support.settings import Settings
+
+BEGAN = "began"  # the XCom of when the task's last try began; what the run compared before that does not count
 
 
 class ReconcileJob(SparkJob):
@@ -23,6 +26,7 @@ class ReconcileJob(SparkJob):
         """Fail if a view is UNKNOWN, because a lagging archive may catch up before the next try."""
         from truelog.reconcile import reconcile_checks
 
+        context["ti"].xcom_push(key=BEGAN, value=datetime.now(UTC).isoformat())
         self.application_args = [*job_options(context), *self.views]
         super().execute(context)
         reconcile_checks.require_conclusive(Settings(), context["run_id"])

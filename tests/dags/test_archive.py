@@ -34,3 +34,10 @@ def test_the_audit_runs_even_if_compaction_failed(dags: "DagBag") -> None:
     assert dag.get_task("audit").upstream_task_ids == {"compact"}
     assert dag.get_task("audit").trigger_rule == "all_done"
     assert dag.get_task("compact").pool == "recompute"
+
+
+def test_a_failed_compaction_fails_the_run_although_the_audit_succeeds(dags: "DagBag") -> None:
+    """The last task of a run decides the run's state."""
+    [last] = dags.dags["archive_upkeep"].leaves
+    assert last.upstream_task_ids == {"compact", "audit"}
+    assert last.trigger_rule == "all_success"

@@ -5,18 +5,28 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from tests.builders.comparisons import a_reconciliation
+from tests.builders.erasures import an_erasure, forget_erasures
+from tests.builders.event_types import a_reading, no_event_types
+from tests.builders.rows import NO_TIME
 from tests.library.archive_files import kafka_records, written
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import ensure_table, identifier, open_catalog
+from truelog.erasure import ledger
+from truelog.erasure.erasure import Erasure
+from truelog.erasure.ledger import Step
+from truelog.erasure.subject import Subject
+from truelog.log.positions import Positions
 from truelog.quality import gx_docs
 from truelog.quality.rule_outcomes import rule_outcomes
 from truelog.reconcile import reconcile_checks
@@ -183,6 +193,43 @@ def test_a_view_may_shrink_only_with_keep(judged: Judged) -> None:
     assert judged.failed() == ()
 
 
+@pytest.mark.parametrize(("topic", "least"), [("page_view", ()), ("click", ("at least 5 rows",))])
+def test_a_view_may_shrink_by_an_erasure_of_its_topics(
+    judged: Judged, request: pytest.FixtureRequest, topic: str, least: tuple[str, ...]
+) -> None:
+    request.addfinalizer(lambda: forget_erasures(judged.connection))
+    subjects = frozenset({Subject.of(b"secret", "visitor_id", "ann")})
+    ends = Positions({topic: {0: 7}}, {topic: "id"})
+    judged.compared(run=None, row_count=5)
+    erasure = Erasure(uuid4(), subjects, {topic: ("visitor_id",)}, ends)
+    an_erasure(judged.connection, erasure, Step.COPIES)
+    judged.compared(row_count=4)
+    assert judged.failed() == least, "while it is unfinished"
+    ledger.finish(judged.connection, erasure, Step.PROVED)
+    assert judged.failed() == least
+    judged.compared(row_count=3)
+    assert judged.failed() == least
+    judged.compared(run=None, row_count=4)
+    judged.compared(row_count=3)
+    assert judged.failed() == (least or ("at least 4 rows",))
+
+
+def test_a_view_may_shrink_when_a_topic_is_judged_again(judged: Judged, request: pytest.FixtureRequest) -> None:
+    """A job that began before may find it EQUAL by the former reading for a while."""
+    request.addfinalizer(lambda: no_event_types(judged.connection))
+    judged.compared(run=None, row_count=6, ago=timedelta(hours=3))
+    judged.compared(run=None, row_count=5)
+    judged.compared(row_count=4)
+    a_reading(judged.connection, "click", timedelta(hours=2), 1)
+    assert judged.failed() == ("at least 6 rows",)
+    a_reading(judged.connection, "page_view", timedelta(hours=2), 1)
+    assert judged.failed() == ("at least 5 rows",)
+    a_reading(judged.connection, "page_view", NO_TIME, 1, version=2)  # a new version takes no row away
+    assert judged.failed() == ("at least 5 rows",)
+    a_reading(judged.connection, "page_view", timedelta(minutes=30), 2, version=3)
+    assert judged.failed() == ()
+
+
 def test_the_checks_of_the_view_apply_to_every_row(judged: Judged) -> None:
     judged.compared()
     judged.connection.execute(
@@ -228,6 +275,32 @@ def test_a_run_without_a_comparison_is_not_validated(judged: Judged) -> None:
     judged.compared(run="another run")
     with pytest.raises(BadInput, match="has no comparison of judged"):
         reconcile_checks.validate_run(judged.settings, RUN, "judged")
+
+
+def test_a_run_is_validated_by_what_the_last_try_has_compared(
+    judged: Judged, dags: "DagBag", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If only `validate` is cleared, Airflow renews the start of the run, and the run's comparison still counts."""
+    from airflow.sdk.exceptions import AirflowFailException
+    from airflow.sdk.execution_time.context import set_current_context
+
+    def validate(compared: datetime | None, started: datetime) -> None:
+        ti = SimpleNamespace(xcom_pull=lambda **_: compared and compared.isoformat())
+        with set_current_context({}):
+            task.python_callable("judged", RUN, SimpleNamespace(start_date=started), ti)
+
+    task: Any = dags.dags["reconcile"].get_task("validate")
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(judged.settings.views_folder))
+    now = datetime.now(UTC)
+    judged.compared(ago=timedelta(hours=1), row_count=4)
+    validate(None, now - timedelta(hours=2))
+    validate(now - timedelta(hours=2), now)
+    for compared in (None, now):
+        with pytest.raises(BadInput, match="has no comparison of judged"):
+            validate(compared, now)
+    judged.compared(verdict="DIFFERENT", row_count=4)
+    with pytest.raises(AirflowFailException, match="judged failed"):
+        validate(now - timedelta(minutes=1), now)
 
 
 def test_asset_runs_compare_recomputed_views_and_other_runs_the_chosen_views(dags: "DagBag") -> None:

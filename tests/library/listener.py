@@ -1,6 +1,5 @@
 """An HTTP receiver of alerts for tests, which can accept, fail, reject, hang or not listen at all."""
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.deadline import deadline
+from truelog.storage import exact_json
 
 TAKES, FAILS, REFUSES, HANGS = "takes", "fails", "refuses", "hangs"
 _STATUS = {TAKES: 202, FAILS: 503, REFUSES: 400}
@@ -64,7 +64,7 @@ class Listener:
 
 
 def _read(request: BaseHTTPRequestHandler, body: bytes) -> Any:
-    return json.loads(body) if request.headers["Content-Type"] == "application/json" else body
+    return exact_json.read(body) if request.headers["Content-Type"] == "application/json" else body
 
 
 def _handler(answer: Callable[[BaseHTTPRequestHandler], None]) -> type[BaseHTTPRequestHandler]:

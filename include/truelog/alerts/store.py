@@ -93,11 +93,16 @@ def add_silence(connection: Connection, pattern: str, duration: timedelta, *, by
     """Hold back new notifications for matching keys, such as `application_down/*`, `*/page_views`, one key or `*`.
 
     Raises:
-        BadInput: the pattern is empty, or the duration is not positive.
+        BadInput: no key can match the pattern, or the duration is not positive.
     """
     if not pattern or duration <= timedelta():
         raise BadInput(
             "A silence needs a key pattern and a duration: `truelog alerts silence 'application_down/*' --for 2h`."
+        )
+    if not set(pattern) & set("/*?["):
+        raise BadInput(
+            f"No alert can match {pattern!r}, because a key is KIND/SUBJECT. Write '{pattern}/*' for a kind, "
+            f"'*/{pattern}' for a subject, or a whole key. `truelog alerts` lists the keys of open alerts."
         )
     with connection.cursor(row_factory=class_row(Silence)) as cursor:
         [silence] = cursor.execute(

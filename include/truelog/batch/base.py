@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from truelog.archive.erasing.drop_table import drop_table
 from truelog.archive.reader import FILE_COST
 from truelog.archive.table import open_catalog
 from truelog.batch.rebuild import Rebuilder
@@ -125,10 +126,7 @@ def forget(connection: Connection, compiled: CompiledView) -> None:
 def drop(connection: Connection, settings: Settings, compiled: CompiledView) -> None:
     """Delete the view's base with all its objects, because an erasure covers records in it. To do it again is safe."""
     forget(connection, compiled)
-    name = f"{NAMESPACE}.{compiled.own.name}"
-    with open_catalog(settings) as catalog:
-        if catalog.table_exists(name):
-            catalog.purge_table(name)
+    drop_table(settings, connection, f"{NAMESPACE}.{compiled.own.name}")
 
 
 def keep(rebuilder: Rebuilder, rebuilt: Rebuilt, certificate: str, proved_at: datetime | None) -> None:

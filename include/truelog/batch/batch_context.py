@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from truelog.control import event_registry, view_versions
 from truelog.control.view_loader import LoadedViews, load_stored, load_views
+from truelog.lineage import sender
 from truelog.schema.event import EventTypes
 from truelog.spark.early import begin_session
 from truelog.storage.database import connect
@@ -58,6 +59,7 @@ def open_batch(
         loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
         yield BatchContext(spark, settings, types, loaded)
     finally:
+        sender.flush(settings)
         starting.result().stop()
 
 

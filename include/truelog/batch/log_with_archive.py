@@ -77,7 +77,7 @@ def _in_kafka_from(settings: Settings, event_types: EventTypes, span: tuple[Posi
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
     with connect(settings) as connection:
-        event_registry.require_known(connection, event_types, end)
+        event_registry.require_known(settings, connection, event_types, end)
         earliest = earliest.latest(log_cuts.trusted_from(connection, earliest))
         earliest = earliest.latest(ledger.erased_below(connection, earliest))
     compacted = archived_and_compacted(settings, end.offsets)

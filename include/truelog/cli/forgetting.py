@@ -50,9 +50,12 @@ def forget(subject: Subjects, dry_run: DryRun = False, as_json: AsJson = False) 
             say(f"would be erased: {records:,} records of {topic}")
         say(f"views that would be rebuilt and compared: {', '.join(found.views) or 'none'}")
         for value in found.unclear:
-            say(f"{value}: no single word, so texts name it only in quotes or beside the name of its field")
+            say(
+                f"{value}: not found in every text. A number is found only beside the name of its field. A value of "
+                "several words, or with punctuation at an end, is found there and in quotes"
+            )
         return
-    _tell(settings, [forgetting.forget(settings, named, by_hand())], as_json)
+    _tell(settings, forgetting.forget(settings, named, by_hand()), as_json)
 
 
 @app.command("list")

@@ -24,6 +24,7 @@ from truelog.cli.commands import (
 )
 from truelog.cli.failure import explained
 from truelog.cli.output import say
+from truelog.cli.registry import schemas
 from truelog.cli.rules import notifying, patterning, searching
 from truelog.support.terminal import log_to_terminal
 
@@ -32,6 +33,7 @@ COMMANDS = (
     services.down,
     services.status,
     examining.doctor,
+    examining.lineage,
     generating.generate,
     querying.query,
     querying.explain,
@@ -64,6 +66,7 @@ GROUPS = {
     "output": lagging.output_app,
     "notifications": notifying.app,
     "patterns": patterning.app,
+    "registry": schemas.app,
     "replays": replays.app,
     "searches": searching.app,
     "versions": versioning.app,

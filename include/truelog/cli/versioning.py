@@ -38,10 +38,11 @@ def list_versions(views: Views = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"versions": [each.as_dict(proof) for each in found]})
         return
-    table = Sheet("view", "version", "stage", "rows", "behind", "last comparison", "relation")
+    table = Sheet("view", "version", "stage", "share", "rows", "behind", "last comparison", "relation")
     for each in found:
         stage = f"{each.stage(proof)}{' (held)' if each.held else ''}"
-        cells = each.view, str(each.version), stage, f"{each.rows:,}", f"{each.behind:,}", _comparison(each)
+        share = f"{each.share} %" if each.share else ""
+        cells = each.view, str(each.version), stage, share, f"{each.rows:,}", f"{each.behind:,}", _comparison(each)
         table.add_row(*cells, each.relation)
     table.show()
 
@@ -101,6 +102,24 @@ def cut_over(view: View, version: To = None, as_json: AsJson = False) -> None:
     from truelog.versions import cut_over as command
 
     _moved(command.cut_over(Settings(), view, version, doer=by_hand()), as_json=as_json)
+
+
+@app.command()
+def share(
+    view: View,
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="The version.")],
+    percent: Annotated[int, typer.Argument(metavar="PERCENT", min=0, max=100, help="0 takes the share back.")],
+    as_json: AsJson = False,
+) -> None:
+    """Let a percentage of the API's readers get a version that is built and proved EQUAL, before a cut-over."""
+    from truelog.storage.audit_trail import by_hand
+    from truelog.versions import share as command
+
+    made = command.share(Settings(), view, version, percent, doer=by_hand())
+    if as_json:
+        print_json({"view": made.view, "version": made.version, "percent": made.percent})
+    else:
+        say(f"{made.percent} % of the API's readers of {made.view} get version {made.version}")
 
 
 @app.command()

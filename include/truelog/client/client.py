@@ -35,7 +35,7 @@ class Client:
         """`seconds` is how long a request is repeated while a service does not answer or is too busy."""
         self._at = Addresses(collector.rstrip("/"), producer_key, api.rstrip("/"), reader_key)
         self._seconds = seconds
-        self._http = httpx.Client(timeout=seconds, follow_redirects=False)
+        self._http = httpx.Client(timeout=seconds, follow_redirects=False, limits=exchange.LIMITS)
         self._stopped = Stop()
 
     def send(self, *events: Event, traceparent: str = "") -> Receipt:

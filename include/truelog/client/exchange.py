@@ -26,6 +26,7 @@ _BUSY = (408, 429, 502, 503, 504)
 _JUDGED = (200, 207, 422)  # of the collector: the answer lists the events
 _REBUILD_SECONDS = 600.0  # the shortest time limit for rows of the past
 _PROBLEM = "application/problem+json"
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # each subscription has a connection
 UNANSWERED = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError)  # a retry may succeed
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 

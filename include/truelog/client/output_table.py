@@ -134,10 +134,13 @@ class OutputTable:
 
     def _begin(self) -> None:
         """Read everything from the beginning. The earlier rows stay visible until the end is reached."""
-        self._since, self._id, self._retention = _now(), self._topic_id(), self._retention_seconds()
-        self._read, self._next, self._epoch, self._is_gone = {}, self._offset(_EARLIEST), {}, False
-        self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
-        self._read_to(self._offset(_LATEST), self._since)
+        since, topic_id, retention = _now(), self._topic_id(), self._retention_seconds()
+        first, end = self._offset(_EARLIEST), self._offset(_LATEST)
+        # Nothing is set before the last answer. Without one of them, the reason to begin stays.
+        self._since, self._id, self._retention = since, topic_id, retention
+        self._read, self._next, self._epoch, self._is_gone = {}, first, {}, False
+        self._consumer.assign([TopicPartition(self._topic, 0, first)])
+        self._read_to(end, since)
 
     def _reason_to_begin(self) -> str:
         """Why the records behind the next offset do not continue the rows. Empty if they do."""

@@ -1,7 +1,7 @@
 """What both clients do with a stream of events, without the network: its lines become updates, and a place.
 
-A client that comes back names its place, so it misses no change and gets none twice. After `resync`, it has no place,
-and begins again with all rows.
+A client that comes back names its place, so it misses no change and gets none twice. After `resync`, its id names
+no place, and it begins again with all rows.
 """
 
 import json
@@ -27,17 +27,19 @@ class Subscription:
     ask: Ask
     view: str
     seconds: float  # how long to come back while the service does not answer
-    _place: str = ""
+    _place: str | None = None  # the last id of the service, and None before the first
     _version: int = 0
-    _rest: bytes = b""
+    _rest: list[bytes] = field(default_factory=list)  # the pieces of a line that has not ended
     _fields: dict[str, str] = field(default_factory=dict)
     _retries: Retries | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of httpx for the next connection."""
-        self._fields, self._rest = {}, b""
+        self._fields, self._rest = {}, []
         given = self.ask.arguments
+        if self._place is not None:  # the place that the caller gave is past
+            given["params"] = [each for each in given["params"] if each[0] != "last_event_id"]
         headers = given["headers"] | ({"Last-Event-ID": self._place} if self._place else {})
         return given | {"headers": headers, "timeout": httpx.Timeout(self.seconds, read=SILENT_SECONDS)}
 
@@ -56,7 +58,11 @@ class Subscription:
 
     def updates(self, data: bytes) -> Iterator[Update]:
         """The updates that these bytes complete. Only line feeds end a line: a row may contain other separators."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest.append(data)
+        if b"\n" not in data:
+            return  # to join the pieces each time would take quadratic time for a long line
+        *lines, rest = b"".join(self._rest).split(b"\n")
+        self._rest = [rest]
         for each in lines:
             if (update := self._line(each.decode())) is not None:
                 yield update

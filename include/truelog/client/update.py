@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 
@@ -35,8 +36,17 @@ class Update:
         if self.is_whole:
             rows.clear()
         for change in self.changes:
-            text = json.dumps(change.key, separators=(",", ":"))
+            text = _text(change.key)
             if change.row is None:
                 rows.pop(text, None)
             else:
                 rows[text] = change.row
+
+
+def _text(key: Mapping[str, Any]) -> str:
+    """The key as JSON. A decimal keeps all its digits, which a float would not."""
+    return "{" + ",".join(f"{json.dumps(name)}:{_value(each)}" for name, each in key.items()) + "}"
+
+
+def _value(value: Any) -> str:
+    return str(value) if isinstance(value, Decimal) else json.dumps(value, separators=(",", ":"))

@@ -17,7 +17,7 @@ from truelog.commands.request import CommandRequest
 from truelog.commands.session import Session
 from truelog.schema.event import EventTypes
 from truelog.support.errors import NoRoom, ServiceDown, TruelogError
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Decider:
 
     def _decide(self, begun: Sequence[_Waiting]) -> None:
         try:
-            self._session = self._session or Session(self._settings, self._catalogue)
+            self._session = self._session or Session(self._settings, self._catalogue, KafkaUser.COLLECTOR)
             begun = _refuse_missing(self._session, begun)
             decided = self._session.decide(self._types(), [each.request for each in begun]) if begun else []
         except FoldChanged:

@@ -14,6 +14,7 @@ from truelog.commands.folding.states import KeyName, States
 from truelog.commands.request import CommandRequest
 from truelog.schema.event import EventTypes
 from truelog.support.errors import BadDeclaration
+from truelog.support.setting_groups.services import MOST_EVENT_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ def decide(types: EventTypes, states: States, request: CommandRequest, now: date
     new = [*decided, *(claims.claimed(name, request.key) for name in free)]
     made = [events.to_log(types, each, now) for each in new]
     _require_own_keys(request, made)
+    if any(len(each.value) > MOST_EVENT_BYTES for each in made):  # Kafka would refuse it, and all events behind it wait
+        return _refused(f"an event of the command has more than {MOST_EVENT_BYTES:,} bytes; send less text", version)
     states.add(made)
     if not state:
         states.in_use[own.event] += 1

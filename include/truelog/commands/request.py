@@ -79,7 +79,7 @@ def _object(body: bytes) -> dict[str, Any]:
         raise InvalidCommandError("body", f"not JSON: {error}") from None
     if not isinstance(values, dict):
         raise InvalidCommandError("body", "not a JSON object")
-    if "\\u0000" in json.dumps(values):
+    if "\\u0000" in json.dumps(values).replace("\\\\", ""):  # a text may have a backslash before u0000
         raise InvalidCommandError("body", "U+0000 cannot be stored")
     return values
 

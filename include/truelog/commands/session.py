@@ -17,7 +17,7 @@ from truelog.schema.event import EventTypes
 from truelog.storage.database import connect
 from truelog.support.background import Background
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 
 _LOOK_SECONDS = 0.1
@@ -28,11 +28,11 @@ _FIRST_SECONDS = 2.0  # at most, for the first look, before which nothing can be
 class Session:
     """A connection on which commands are decided, and a thread that confirms the states."""
 
-    def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue, user: KafkaUser = KafkaUser.READER) -> None:
         self._catalogue = catalogue
         self._room = Room(settings.command_waiting_events)
         self._connection = connect(settings, autocommit=True)
-        self._confirmation = Confirmation(settings, catalogue)
+        self._confirmation = Confirmation(settings, catalogue, user)
         self._looks = Background("states of commands", self._confirmation.work, _LOOK_SECONDS)
         self._looks.start()
         self._confirmation.has_looked.wait(_FIRST_SECONDS)

@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 0.5
 _LOOK_SECONDS = 0.1  # between two looks if no notification comes
+_RETRY_SECONDS = 0.5  # after an error of the database
 
 
 class Watch:
@@ -27,6 +28,7 @@ class Watch:
         self._lock = Lock()
         self._waiting: dict[uuid.UUID, list[Future[Said]]] = {}
         self._some = Event()
+        self._never = Event()
         self._connection: Connection | None = None
 
     def submit(self, receipt: uuid.UUID) -> "Future[Said]":
@@ -57,6 +59,8 @@ class Watch:
         except psycopg.Error as error:
             log.warning("commands are answered with receipts: %s", error)
             self.stop()
+            self._receipts()  # a command that waits no longer must not open a connection
+            self._never.wait(_RETRY_SECONDS)
 
     def stop(self) -> None:
         """Close the connection. The next call of `work` opens another one."""
@@ -65,16 +69,20 @@ class Watch:
             self._connection = None
 
     def _look(self, connection: Connection) -> None:
-        with self._lock:
-            self._waiting = {
-                r: kept for r, each in self._waiting.items() if (kept := [f for f in each if not f.done()])
-            }
-            receipts = list(self._waiting)
-            if not receipts:
-                self._some.clear()
+        receipts = self._receipts()
         for receipt, said in answers.read_said(connection, receipts).items() if receipts else ():
             with self._lock:
                 futures = self._waiting.pop(receipt, [])
             for future in futures:
                 if future.set_running_or_notify_cancel():
                     future.set_result(said)
+
+    def _receipts(self) -> list[uuid.UUID]:
+        """The commands that still wait."""
+        with self._lock:
+            self._waiting = {
+                r: kept for r, each in self._waiting.items() if (kept := [f for f in each if not f.done()])
+            }
+            if not self._waiting:
+                self._some.clear()
+            return list(self._waiting)

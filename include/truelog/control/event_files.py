@@ -13,7 +13,7 @@ from datetime import datetime
 from confluent_kafka.admin import AdminClient
 from psycopg.rows import class_row
 
-from truelog.control import event_registry
+from truelog.control import event_registry, foreign_events
 from truelog.control.view_tables import views_in_order
 from truelog.log import topics
 from truelog.schema import event_version
@@ -40,18 +40,16 @@ class BrokenFile:
 def register_files(settings: Settings, broker: AdminClient | None = None) -> dict[str, str]:
     """Register every file that differs from the registry. Record and return why the other files cannot be used.
 
+    If the events are those of another environment, copy what it has registered instead.
+
     Raises:
         ServiceDown: Kafka does not answer. Some files may have been registered.
     """
     proposals, broken = load_proposals(settings.events_folder)
-    broker = broker or topics.client(settings)
-    ids = topics.current_ids(broker, proposals.keys() & topics.existing_topics(broker))
-    with kept(settings) as connection:
-        registered = event_registry.histories(connection)
-    changed = {n: each for n, each in proposals.items() if _differs(each, registered.get(n), ids.get(n))}
-    if changed:
-        harmed = _harmed(settings, broker, changed, ids)
-        broken |= harmed | _register(settings, {n: t for n, t in changed.items() if n not in harmed}, registered)
+    if settings.reads_events:
+        broken |= _copy(settings, proposals)
+    else:
+        broken |= _register_changed(settings, broker or topics.client(settings), proposals)
     broken = {event: storable(reason) for event, reason in broken.items()}
     with kept(settings) as connection:
         if broken != {each.event: each.reason for each in broken_files(connection)}:
@@ -59,12 +57,36 @@ def register_files(settings: Settings, broker: AdminClient | None = None) -> dic
     return broken
 
 
+def _copy(settings: Settings, proposals: Mapping[str, EventType]) -> dict[str, str]:
+    """Copy the event types of the other environment; return why files are not in force, or why types cannot be read."""
+    refused = foreign_events.copy(settings)
+    with kept(settings) as connection:
+        registered = event_registry.histories(connection)
+    for name, each in proposals.items():
+        if name not in refused and (why := foreign_events.difference(settings, each, registered.get(name))):
+            refused[name] = why
+    return refused
+
+
+def _register_changed(settings: Settings, broker: AdminClient, proposals: Mapping[str, EventType]) -> dict[str, str]:
+    """Register the files that differ from the registry; return the refused ones with their reasons."""
+    ids = topics.current_ids(broker, proposals.keys() & topics.existing_topics(broker))
+    with kept(settings) as connection:
+        registered = event_registry.histories(connection)
+    changed = {n: each for n, each in proposals.items() if _differs(each, registered.get(n), ids.get(n))}
+    if not changed:
+        return {}
+    harmed = _harmed(settings, broker, changed, ids)
+    return harmed | _register(settings, {n: t for n, t in changed.items() if n not in harmed}, registered)
+
+
 def _differs(proposed: EventType, registered: EventHistory | None, topic_id: str | None) -> bool:
     """Whether the file declares something new, or its topic was created again. A deleted topic stays deleted."""
     if registered is None or not registered.cuts or topic_id not in (None, registered.topic_id):
         return True
-    in_force = registered.declarations[registered.version], registered.settings
-    return in_force != (event_version.declaration_of(proposed), event_version.settings_of(proposed))
+    in_force = registered.declarations[registered.version]
+    declared = event_version.with_kept(event_version.declaration_of(proposed), in_force)
+    return (in_force, registered.settings) != (declared, event_version.settings_of(proposed))
 
 
 def _harmed(

@@ -5,9 +5,12 @@ registered together with its cut, the end offsets of the topic at that moment:
 
 1. Take the registry's lock exclusively.
 2. Compare the database with the copy in the bucket. A database that was restored from a backup gets what it lacks.
-3. Refuse a declaration that conflicts with an earlier version.
+3. Refuse a declaration that conflicts with an earlier version. If it changes one, say so in the copy.
 4. Read the topic's end offsets. They are the cut. Read a new topic's first offsets, from which on it must be archived.
 5. Commit the version and the cut to the database, then write the copy, then release the lock.
+
+An environment that reads the events of another one registers nothing. It copies what the other one has registered
+(`truelog.control.foreign_events`).
 
 Several event types take each step together. A refused type takes no further step, and does not hold up the others.
 
@@ -21,17 +24,18 @@ the batch. If the registration comes first, the check sees the cut. Therefore th
 process has written.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truelog.control import event_store
+from truelog.control import event_store, foreign_events
 from truelog.control.event_store import Registry
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema import event_version
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import Cut, EventHistory
+from truelog.schema.frames.kept_schema import KeptSchema
 from truelog.storage.database import Connection, connect, read_value
 from truelog.storage.kept_sessions import kept
 from truelog.support.errors import (
@@ -40,6 +44,7 @@ from truelog.support.errors import (
     MeaningChanged,
     NotSetUp,
     RegistryBehind,
+    ServiceDown,
     TopicRefused,
     TruelogError,
 )
@@ -93,9 +98,12 @@ def _register(
     settings: Settings, types: Collection[EventType]
 ) -> tuple[dict[str, Registered], dict[str, TruelogError]]:
     """The registered event types and the refusals, by name."""
+    settings.require_own_events("the registration of an event type")
     registered = dict[str, Registered]()
     with event_store.locked(settings, *(each.name for each in types)) as registry:  # 1
         before, refused = _compatible(registry, types)
+        changed = [before[each.name] for each in types if _changes(before.get(each.name), each)]
+        event_store.announce(settings, registry, changed)
         broker = topics.client(settings)
         ends, missing = topics.ends_of_existing(broker, before)  # 4
         refused |= {name: TopicRefused(reason) for name, reason in missing.items()}
@@ -127,6 +135,14 @@ def _compatible(
     return histories, refused
 
 
+def _changes(before: EventHistory | None, event_type: EventType) -> bool:
+    """Whether the declaration differs from the one in force, so that a registration makes a cut."""
+    if before is None or not before.cuts:
+        return False
+    in_force = before.declarations[before.version]
+    return in_force != event_version.with_kept(event_version.declaration_of(event_type), in_force)
+
+
 def _stored(
     registry: Registry, before: EventHistory, event_type: EventType, begins: Positions, ends: Positions
 ) -> Registered:
@@ -138,20 +154,67 @@ def _stored(
     return Registered(after.event_type(), after.version > before.version)
 
 
-def begin_reading(settings: Settings, event: str) -> EventType:
-    """Begin another reading of the topic, in which the newest version judges all records from the first offset on.
+def keep_schemas(settings: Settings, event: str, schemas: Collection[KeptSchema]) -> Registered:
+    """Register a version that also keeps these schemas of the schema registry. Nothing changes if it keeps them all.
 
-    If the newest version judges all records already, nothing changes.
+    Records of these schemas that are in the log already stay invalid until `truelog events rejudge`.
 
     Raises:
-        BadInput: the registry has no such event type.
+        BadInput: there is no such event type, producers do not write its records, or a number has another schema.
+        ReadsOnly: the events are another environment's, which keeps their schemas.
+        RegistryBehind: the database and the bucket have different versions.
+        ServiceDown: Kafka does not answer.
+        TopicRefused: the topic does not exist.
     """
+    settings.require_own_events("the keeping of schemas")
     with event_store.locked(settings, event) as registry:
         before = registry.reconciled(event)
         if not before.cuts:
             raise BadInput(f"{event} is not a registered event type: see `truelog events list`.")
-        if len(before.in_force()) == 1:
+        newest = before.event_type()
+        if newest.topic.internal:
+            raise BadInput(f"{event}: only the platform writes to this topic, and it frames no record.")
+        _require_same(registry.known.values(), schemas)
+        keeping = replace(newest, frames=tuple(schemas))
+        event_store.announce(settings, registry, [before] if _changes(before, keeping) else [])
+        ends, missing = topics.ends_of_existing(topics.client(settings), [event])
+        if not missing and not ends.unknown:
+            return _stored(registry, before, keeping, Positions(), ends.positions)
+    for reason in missing.values():
+        raise TopicRefused(reason)
+    raise ServiceDown(" ".join(ends.unknown.values()))
+
+
+def _require_same(histories: Iterable[EventHistory], schemas: Collection[KeptSchema]) -> None:
+    """Require that no event type keeps another schema under one of these numbers."""
+    kept = {each.id: each for history in histories for each in history.kept()}
+    for each in schemas:
+        if kept.get(each.id, each) != each:
+            raise BadInput(
+                f"schema {each.id} was kept with another text, and its records are judged by that text. Does "
+                "TRUELOG_SCHEMA_REGISTRY_URL name another registry than before?"
+            )
+
+
+def begin_reading(settings: Settings, event: str) -> EventType:
+    """Begin another reading of the topic, in which the newest version judges all records from the first offset on.
+
+    If the newest version judges all records already, nothing changes. An environment that reads the events of another
+    one begins no reading. It takes that of the other one, which may have got later versions since.
+
+    Raises:
+        BadInput: the registry has no such event type.
+        ReadsOnly: the events are another environment's, which has not begun another reading of this topic.
+    """
+    if settings.reads_events:
+        foreign_events.copy(settings)
+    with event_store.locked(settings, event) as registry:
+        before = registry.reconciled(event)
+        if not before.cuts:
+            raise BadInput(f"{event} is not a registered event type: see `truelog events list`.")
+        if len(before.in_force()) == 1 or (settings.reads_events and before.reading > 0):
             return before.event_type()
+        settings.require_own_events(f"another reading of {event}")
         cut = Cut(before.topic_id, before.reading + 1, before.version, {}, before.began)
         after = replace(before, cuts=(*before.cuts, cut))
         registry.store(before, after)
@@ -195,6 +258,8 @@ def confirmed_types(settings: Settings) -> EventTypes:
     Raises:
         RegistryBehind: the bucket contains versions or readings that the database lacks.
     """
+    if settings.reads_events:
+        foreign_events.copy(settings)
     copies = event_store.copies(settings)  # before the database, which gets a new version first
     with connect(settings) as connection:
         known, types = event_store.load(connection), load_types(connection)
@@ -203,7 +268,7 @@ def confirmed_types(settings: Settings) -> EventTypes:
             f"{name}: the bucket contains event versions that the database lacks. Was the database restored from a "
             f"backup? Stop the archive, run `truelog archive adopt`, and start the archive again."
         )
-    if unfinished := event_store.behind(copies, known):
+    if unfinished := {*event_store.behind(copies, known), *event_store.interrupted(copies)}:
         with event_store.locked(settings, *unfinished) as registry:
             for name in unfinished:
                 registry.reconciled(name)
@@ -257,7 +322,7 @@ def types_in_bucket(settings: Settings) -> EventTypes:
     return found
 
 
-def require_known(connection: Connection, types: EventTypes, end: Positions) -> None:
+def require_known(settings: Settings, connection: Connection, types: EventTypes, end: Positions) -> None:
     """Require that no cut unknown to these types lies below `end`.
 
     Call this after `end` has been read and before anything is written. The module's description says why this order
@@ -265,7 +330,10 @@ def require_known(connection: Connection, types: EventTypes, end: Positions) -> 
 
     Raises:
         MeaningChanged: an event type has an unknown version or reading that judges some records below `end`.
+        ServiceDown: the environment whose events are read is registering a version.
     """
+    if settings.reads_events:
+        foreign_events.require_copied(settings, connection, end.offsets)
     with connection.transaction():
         connection.execute(event_store.SHARED_LOCK)
         # A separate statement, because a statement's snapshot is older than the lock that the statement waits for.
@@ -296,7 +364,9 @@ def _known(types: EventTypes, event: str, topic_id: str) -> list[int]:
 
 def _extended(known: EventHistory, declaration: Mapping[str, Any], begins: Positions, ends: Positions) -> EventHistory:
     """The history with this declaration in force from `ends` on. A first version judges from the first offset."""
-    if known.declarations.get(known.version) == declaration:
+    in_force = known.declarations.get(known.version)
+    declaration = event_version.with_kept(declaration, in_force or {})
+    if in_force == declaration:
         return known
     number = known.version + 1
     first_offsets = dict(ends.offsets[known.name]) if known.cuts else {}

@@ -5,11 +5,11 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from psycopg.types.json import Jsonb
 
@@ -18,13 +18,16 @@ from truelog.schema import event_version
 from truelog.schema.event_version import Cut, EventHistory
 from truelog.storage import bucket
 from truelog.storage.database import Connection, connect
-from truelog.storage.locks import Locks
+from truelog.storage.locks import HOLD_REGISTRATIONS, Locks
 from truelog.support import faults
 from truelog.support.errors import RegistryBehind
 from truelog.support.settings import Settings
 
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
 FOLDER = "_events"  # in the bucket
-SHARED_LOCK = f"SELECT pg_advisory_xact_lock_shared({Locks.EVENT_VERSIONS})"
+SHARED_LOCK = f"SELECT {HOLD_REGISTRATIONS}"  # until the transaction ends
 
 _LOCK = f"SELECT pg_advisory_lock({Locks.EVENT_VERSIONS})"  # until the connection closes
 _REQUESTS = 8  # to the bucket at a time
@@ -52,7 +55,7 @@ class Registry:
         """
         known, copy = _of(self.known, name), _of(self.copies, name)
         if known.continues(copy):
-            if not copy.continues(known):
+            if not copy.continues(known) or copy.registering:  # a registration was interrupted
                 self.unwritten[name] = known
             return known
         if not copy.continues(known):
@@ -60,7 +63,9 @@ class Registry:
                 f"{name}: the database and the bucket have different versions of this event type. Was the database "
                 f"restored from a backup, and the type changed by an earlier release? Restore a later backup."
             )
-        restored = replace(copy, settings=known.settings or copy.settings)
+        restored = replace(copy, settings=known.settings or copy.settings, registering=False)
+        if copy.registering:
+            self.unwritten[name] = restored
         _insert(self.connection, known, restored)
         log.warning("%s: version %s and reading %s came from the bucket", name, restored.version, restored.reading)
         return restored
@@ -69,6 +74,16 @@ class Registry:
         """Commit what is new to the database. The copy follows when the lock's block ends."""
         _insert(self.connection, before, after)
         self.unwritten[after.name] = after
+
+
+def announce(settings: Settings, registry: Registry, histories: Collection[EventHistory]) -> None:
+    """Say in the bucket that these event types may get a cut, before it is decided. The end of the block takes it back.
+
+    An environment that reads the events of this one does not see its lock.
+    """
+    if histories:
+        write_copies(settings, [replace(each, registering=True) for each in histories])
+        registry.unwritten.update({each.name: each for each in histories})
 
 
 @contextmanager
@@ -85,6 +100,11 @@ def locked(settings: Settings, *names: str) -> Iterator[Registry]:
         if registry.unwritten:
             faults.reach("registry.before_copy")
             write_copies(settings, registry.unwritten.values())
+
+
+def interrupted(copies: Mapping[str, EventHistory]) -> list[str]:
+    """The event types whose registration has not ended, or was interrupted."""
+    return sorted(name for name, each in copies.items() if each.registering)
 
 
 def behind(histories: Mapping[str, EventHistory], others: Mapping[str, EventHistory]) -> list[str]:
@@ -127,18 +147,22 @@ def _cuts_of(name: str, rows: list[tuple[Any, ...]]) -> tuple[Cut, ...]:
 
 def copies(settings: Settings, *names: str) -> dict[str, EventHistory]:
     """The copies of these event types in the bucket, or all copies, by name."""
-    client, wanted = bucket.s3_client(settings), {_key(name) for name in names}
-
-    def read(key: str) -> EventHistory:
-        content = client.get_object(Bucket=settings.s3_bucket, Key=key)["Body"].read()
-        return EventHistory.from_dict(json.loads(content))
-
-    keys = [each["Key"] for each in bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/")]
-    found = _together(read, [key for key in keys if not wanted or key in wanted])
-    return {history.name: history for history in found}
+    client, wanted = bucket.s3_client(settings), {key(name) for name in names}
+    found = [each["Key"] for each in bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/")]
+    return read_copies(client, settings.s3_bucket, [each for each in found if not wanted or each in wanted])
 
 
-def _key(event: str) -> str:
+def read_copies(client: "S3Client", of_bucket: str, keys: Iterable[str]) -> dict[str, EventHistory]:
+    """The copies with these keys in a bucket, by the names of their event types."""
+
+    def read(copy: str) -> EventHistory:
+        return EventHistory.from_dict(json.loads(client.get_object(Bucket=of_bucket, Key=copy)["Body"].read()))
+
+    return {history.name: history for history in _together(read, keys)}
+
+
+def key(event: str) -> str:
+    """The key of a copy in the bucket."""
     return f"{FOLDER}/{event}.json"
 
 
@@ -183,7 +207,7 @@ def write_copies(settings: Settings, histories: Iterable[EventHistory]) -> None:
     def write(history: EventHistory) -> None:
         client.put_object(
             Bucket=settings.s3_bucket,
-            Key=_key(history.name),
+            Key=key(history.name),
             Body=json.dumps(history.as_dict(), sort_keys=True).encode(),
             ContentType="application/json",
         )

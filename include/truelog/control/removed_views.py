@@ -62,6 +62,8 @@ def _hide(settings: Settings, view: str) -> bool:
             connection.execute("SET LOCAL lock_timeout = '500ms'")
             hidden = connection.execute(_HIDE, (view, GRACE_SECONDS))
             readable.drop(connection, readable.relations_of(connection, view) if hidden.rowcount else ())
+            if hidden.rowcount:
+                readable.end_share(connection, view)
     except psycopg.errors.LockNotAvailable:
         return False
     if hidden.rowcount:

@@ -1,7 +1,8 @@
 """Which versions of a view run beside the version that its file declares, and the code of every such version.
 
 The file declares one version. Readers may see another one, until they move to the declared version, and after they have
-moved back. The version that they saw before stays fresh for a time, for the way back. The streams of these versions go
+moved back. The version that they saw before stays fresh for a time, for the way back, and so does a version that a
+share of the readers gets. The streams of these versions go
 on with the file as it was when they were deployed, which the database keeps.
 """
 
@@ -18,6 +19,7 @@ _BESIDE = """
     SELECT view, version FROM truelog.deployed WHERE view = ANY(%(views)s) AND deployed_at IS NOT NULL
     UNION SELECT view, version FROM truelog.former
     WHERE view = ANY(%(views)s) AND left_at > now() - make_interval(secs => %(seconds)s)
+    UNION SELECT view, version FROM truelog.version_share WHERE view = ANY(%(views)s)
     ORDER BY 1, 2
 """
 _STREAMED = """

@@ -79,7 +79,9 @@ def replay(settings: Settings, types: EventTypes, letters: Iterable[DeadLetter],
         CatalogBehind: the database was restored from a backup. Run `truelog archive adopt` first.
         Fenced: another replay is running, or has taken over.
         ServiceDown: Kafka did not accept a portion. Run the replay again.
+        ReadsOnly: the events are another environment's, which has to replay them.
     """
+    settings.require_own_events("a replay of dead letters")
     require_adopted(settings, registered_topics(types))  # 1
     with connect(settings, autocommit=True) as connection, _only_replay(connection):  # 2
         try:

@@ -134,6 +134,7 @@ def _roles(area: Area, settings: Settings) -> Iterator[Result]:
         STAGER: settings.stager_password,
         CATALOG_ROLE: settings.catalog_password,
         API_ROLE: settings.api_password,
+        **settings.process_passwords,
     }
     for duty, password in passwords.items():
         role, setting = settings.names.in_postgresql(duty), f"TRUELOG_{duty.upper()}_PASSWORD"

@@ -15,9 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from truelog.erasure.dead_letter import DEAD_LETTER, named_in_letter
+from truelog.erasure.framed import named_in_frame
 from truelog.erasure.subject import HASH_BYTES, Named, Subject, named_in_text, named_values
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType, EventTypes
+from truelog.schema.frames.kept_schema import KeptSchema
+from truelog.schema.frames.unframe import is_framed
 from truelog.support.errors import BadInput
 
 Bools = NDArray[np.bool_]
@@ -93,12 +96,15 @@ class Erasures:
         if not fields or topic_id not in self._topic_ids(name):
             return found
         ends, hashes = _Ends(self, name, topic_id), dict[Named, Subject]()
+        kept = {each.id: each for each in event_type.frames}
         columns = [records.column(each) for each in ("partition", "offset", "value")]
         keys = records.column("key") if "key" in records.schema.names else pa.nulls(records.num_rows, pa.binary())
         rows = zip(*(column.to_pylist() for column in (*columns, keys)), strict=True)
         for number, (partition, offset, value, key) in enumerate(rows):
             if offset < ends.latest(partition):
-                for named in _named(event_type, fields, value, key):
+                names = _named(event_type, fields, kept, value, key)
+                found[number] = names is None  # such a record may name anyone
+                for named in names or ():
                     subject = hashes.get(named)
                     if subject is None:
                         subject = hashes[named] = Subject.of(self.secret, *named)
@@ -166,9 +172,20 @@ class _Ends:
         return _greatest((partition, end) for (partition, _), end in self._by_subject.items())
 
 
-def _named(event_type: EventType, fields: Collection[str], value: bytes | None, key: bytes | None) -> Iterable[Named]:
+def _named(
+    event_type: EventType,
+    fields: Collection[str],
+    kept: Mapping[int, KeptSchema],
+    value: bytes | None,
+    key: bytes | None,
+) -> Collection[Named] | None:
+    """What a record names. None if it is in the frame of a schema registry, and nothing can read it."""
     if event_type.name == DEAD_LETTER and value is not None:
         return named_in_letter(fields, value)
+    if is_framed(value):
+        return named_in_frame(fields, kept, value or b"")
+    if value is None and is_framed(key):
+        return None
     return named_values(fields, value, key, event_type.topic.key)
 
 

@@ -19,8 +19,10 @@ _NOT_JSON = (ValueError, RecursionError)
 _NO_SCALAR = object()
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _QUOTED = re.compile(rb"'([^'\n]*)'")
-_NUMBER = re.compile(r"[+-]?[\d.]+(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"""[^\s"'`,;:=&?<>(){}\[\]|\\]+""")
+_EDGES = ".!/…"  # punctuation around a word, which may also be inside of a word
+_IPV6 = re.compile(r"(?<!\w)[\da-fA-F:.]+")
 
 
 @dataclass(frozen=True, order=True)
@@ -63,7 +65,7 @@ def named_in_text(fields: Collection[str], content: bytes, *, numbers: bool = Fa
     """The values of these fields that any text may name: each of its words, and of its strings in any quotes, is one.
 
     A number says nothing alone: it is named only as the value of one of the fields, or with `numbers` as any string.
-    So is a value of several words without quotes.
+    So is a value of several words without quotes. An IP address is a word, and no number.
     """
     strings = [text for text in map(_scalar, _STRING.findall(content)) if isinstance(text, str)]
     strings += [text.decode(errors="replace") for text in _QUOTED.findall(content)]
@@ -72,8 +74,10 @@ def named_in_text(fields: Collection[str], content: bytes, *, numbers: bool = Fa
 
 
 def is_clear(text: str) -> bool:
-    """Whether a value is one word and no number, so that any text that has it names it."""
-    return _WORD.fullmatch(text) is not None and not is_number(text)
+    """Whether a value is one word without punctuation at its ends, and no number: each text with this word names it."""
+    if text in _ipv6(text):
+        return text == text.rstrip(".:")
+    return _WORD.fullmatch(text) is not None and text == text.strip(_EDGES) and not is_number(text)
 
 
 def is_number(text: str) -> bool:
@@ -155,7 +159,18 @@ def _assignment(fields: frozenset[str]) -> re.Pattern[str]:
 
 
 def _words(fields: Collection[str], content: bytes) -> Iterator[Named]:
-    """Each word of a content that is not a JSON object, as the value of each field, unless it is a number."""
-    for word in {*_WORD.findall(content.decode(errors="replace"))}:
-        if not is_number(word):
+    """Each word of a content that is not a JSON object, as the value of each field, unless it is a number or only dots.
+
+    A word counts as it is, and without the punctuation at its ends.
+    """
+    text = content.decode(errors="replace")
+    words = {*_WORD.findall(text)}
+    for word in words | {each.strip(_EDGES) for each in words} | _ipv6(text):
+        if word.strip(".") and not is_number(word):
             yield from ((field, word) for field in fields)
+
+
+def _ipv6(text: str) -> set[str]:
+    """The IPv6 addresses of a text. Other colons separate words, such as those of a time."""
+    found = {each for each in _IPV6.findall(text) if "::" in each or each.count(":") >= 5}
+    return found | {each.rstrip(".") for each in found} | {each.rstrip(".:") for each in found}

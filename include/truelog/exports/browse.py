@@ -17,12 +17,16 @@ _CHARACTERS = 2_000  # shown per value
 
 @dataclass(frozen=True)
 class RowPage:
-    """The rows, with each value as text or None, and whether more rows match."""
+    """The rows, with each value as text or None, and whether more rows match.
+
+    `cut` has the row and the column of each value that is longer than what is shown of it.
+    """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str | None]]
     more: bool
     order: str
+    cut: Sequence[tuple[int, int]]
 
 
 def fetch_rows(connection: Connection, query: RowQuery) -> RowPage:
@@ -36,7 +40,9 @@ def fetch_rows(connection: Connection, query: RowQuery) -> RowPage:
     limit = max(1, min(LIMIT, query.limit or LIMIT))
     query = replace(query, limit=limit + 1, order=query.order or str(columns[0]["name"]))
     with row_query.refused_input(connection, SECONDS):
-        shown = sql.SQL(f"left({{}}::text, {_CHARACTERS})")
+        shown = sql.SQL(f"left({{}}::text, {_CHARACTERS + 1})")
         found = connection.execute(row_query.select(connection, query, shown)).fetchall()
-    rows = [[None if value is None else str(value) for value in row] for row in found]
-    return RowPage(columns, rows[:limit], len(rows) > limit, str(query.order))
+    rows, more = found[:limit], len(found) > limit
+    cut = [(i, j) for i, row in enumerate(rows) for j, value in enumerate(row) if len(value or "") > _CHARACTERS]
+    shown_rows = [[None if value is None else str(value)[:_CHARACTERS] for value in row] for row in rows]
+    return RowPage(columns, shown_rows, more, str(query.order), cut)

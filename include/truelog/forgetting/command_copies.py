@@ -76,18 +76,17 @@ def _has_read(fold: fold_positions.FoldStatus | None, ends: Positions, event: st
 def forget_commands(connection: Connection, types: EventTypes, erasures: Erasures) -> None:
     """Forget the subjects of one erasure in the command log, and make the states of the keys again from the log."""
     [erasure] = erasures.all
-    receipts = {receipt for topic in erasure.fields for receipt in _forget_events(connection, types, erasures, topic)}
-    receipts |= _naming(connection, erasure, erasures)
-    connection.execute(_FORGET_DECISIONS, (int(ACCEPTED), ERASED, list(receipts)))
+    for topic in erasure.fields:
+        _forget_events(connection, types, erasures, topic)
+    _forget_decisions(connection, _naming(connection, erasure, erasures))
     command_states.withdraw(connection, erasure.fields)
     for event in erasure.fields:
         fold_positions.delete_withdrawn(connection, event, Event())
 
 
-def _forget_events(connection: Connection, types: EventTypes, erasures: Erasures, topic: str) -> set[UUID]:
-    """Forget the covered events of a topic, and return the receipts of their commands."""
+def _forget_events(connection: Connection, types: EventTypes, erasures: Erasures, topic: str) -> None:
+    """Forget the covered events of a topic with the decisions on them: a repetition no longer finds empty events."""
     [erasure] = erasures.all
-    receipts = set[UUID]()
     for rows in _portions(connection, _EVENTS, topic):
         numbers, found, partitions, offsets, values, keys = zip(*rows, strict=True)
         columns = {
@@ -98,12 +97,17 @@ def _forget_events(connection: Connection, types: EventTypes, erasures: Erasures
         }
         records = pa.RecordBatch.from_pydict(columns)
         covered = erasures.covered(types[topic], erasure.ends.ids[topic], records)
-        connection.execute(
-            "UPDATE truelog.command_event SET value = '', key = '' WHERE number = ANY(%s)",
-            ([number for number, is_covered in zip(numbers, covered, strict=True) if is_covered],),
-        )
-        receipts |= {receipt for receipt, is_covered in zip(found, covered, strict=True) if is_covered}
-    return receipts
+        with connection.transaction():
+            connection.execute(
+                "UPDATE truelog.command_event SET value = '', key = '' WHERE number = ANY(%s)",
+                ([number for number, is_covered in zip(numbers, covered, strict=True) if is_covered],),
+            )
+            receipts = {receipt for receipt, is_covered in zip(found, covered, strict=True) if is_covered}
+            _forget_decisions(connection, receipts)
+
+
+def _forget_decisions(connection: Connection, receipts: set[UUID]) -> None:
+    connection.execute(_FORGET_DECISIONS, (int(ACCEPTED), ERASED, list(receipts)))
 
 
 def _naming(connection: Connection, erasure: Erasure, erasures: Erasures) -> set[UUID]:

@@ -20,7 +20,7 @@ from truelog.batch.batch_context import BatchContext, each_alone, load_beside, o
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry, view_versions
 from truelog.control.view_loader import LoadedViews
-from truelog.erasure import ledger
+from truelog.erasure import hold, ledger
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.ledger import CoveredDay, Entry, Step
 from truelog.erasure.secret import require_secret_of, secret_of
@@ -29,6 +29,7 @@ from truelog.forgetting import (
     column_statistics,
     command_copies,
     erasure_log,
+    import_lines,
     notification_copies,
     outputs,
     reading,
@@ -36,10 +37,17 @@ from truelog.forgetting import (
 )
 from truelog.forgetting.erase_view import ErasedView, erase_view
 from truelog.forgetting.other_versions import drop_others
-from truelog.forgetting.request import erasers, made_versions, wait_for_archive, wanted
+from truelog.forgetting.request import (
+    erasers,
+    made_versions,
+    of_this_environment,
+    wait_for_archive,
+    wanted,
+)
 from truelog.reconcile.reconcile import reconcile_views
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.replays import store as replays
+from truelog.schema.event import EventTypes
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
@@ -71,6 +79,7 @@ class Forgetting:
             NotSetUp: the home has another secret than at the request.
         """
         require_secret_of(self._settings, self.erasure)
+        self.erasure = of_this_environment(self._settings, self.context.event_types, self.erasure)
         steps = {
             Step.PUBLISHED: self._publish,
             Step.ARCHIVED: self._wait_for_archive,
@@ -160,6 +169,7 @@ class Forgetting:
         stored_texts.drop_answers(self.connection, streamed)
         stored_texts.forget_reports(self._settings, self.connection, names)
         stored_texts.forget_texts(self.connection, self._erasures)
+        import_lines.forget_lines(self._settings, self._erasures)
         column_statistics.renew(self.connection)
 
     def _forget_notifications(self) -> None:
@@ -226,23 +236,35 @@ class Forgotten:
     changed: dict[str, int]
 
 
-def forget(settings: Settings, named: Collection[Named], doer: str) -> Forgotten:
+def forget(settings: Settings, named: Collection[Named], doer: str) -> list[Forgotten]:
     """Forget the person with these values of fields. If the command was interrupted before, it continues.
+
+    The interrupted erasure covers the records below the ends at its own request. If the topics have later records now,
+    a second erasure covers these. It is recorded when the first one is finished, so that repetitions do not add up.
 
     Raises:
         BadInput: no event type declares one of the fields as its subject, or the log of a topic was cut.
         NotForgotten, ArchiveBehind: a step cannot be finished yet. Repeat the command.
+        ReadsOnly: the events are another environment's, whose erasures this one performs too.
     """
+    settings.require_own_events("an erasure")
     with connect(settings, autocommit=True) as connection, ledger.exclusive(connection):
-        erasure = ledger.record(connection, wanted(settings, named))
+        request = wanted(settings, named)
+        erasure = ledger.record(connection, request)
         fault_points.reach("forget.recorded")
-        [done] = _run(settings, connection, [erasure], doer)
+        with open_batch(settings, "truelog forget", ()) as context:
+            done = perform_all(context, connection, [erasure], doer)
+            if erasure.ends.ids != request.ends.ids or not erasure.ends.covers(request.ends):
+                ledger.restore(connection, request, Step.RECORDED)
+                done += perform_all(context, connection, [request], doer)
         return done
 
 
 def resume(settings: Settings, doer: str) -> list[Forgotten]:
-    """Continue the erasures that were interrupted, oldest first."""
+    """Continue the erasures that were interrupted, oldest first. Those of another environment begin here."""
     with connect(settings, autocommit=True) as connection, ledger.exclusive(connection):
+        if settings.reads_events:
+            add_published(settings, connection)
         return _run(settings, connection, ledger.unfinished(connection), doer)
 
 
@@ -265,15 +287,23 @@ def restore_ledger(settings: Settings) -> int:
 def add_published(settings: Settings, connection: Connection) -> None:
     """Add the erasures of the log that the ledger lacks. They are unfinished.
 
-    An erasure is unfinished again if a restored bucket contains records that it covers.
+    An erasure is unfinished again if a restored bucket contains records that it covers. But if no backup was restored,
+    the erasures come from the environment whose events are read, and no view is held back.
     """
+    is_restored = not (settings.reads_events and hold.is_read(connection))
     types = event_registry.confirmed_types(settings)
     for each in erasure_log.read_published(settings, types):
         require_secret_of(settings, each)
-        is_new = ledger.restore(connection, each, Step.PUBLISHED, adopted=True)
-        if not is_new and any(eraser.count() for eraser in erasers(settings, types, each)):
+        is_new = ledger.restore(connection, each, Step.PUBLISHED, adopted=is_restored)
+        if is_restored and not is_new and _is_archived(settings, types, each):
             ledger.begin_again(connection, each)
     reading.read_to_end(settings, connection)
+
+
+def _is_archived(settings: Settings, types: EventTypes, erasure: Erasure) -> bool:
+    """Whether the archive contains records that the erasure covers."""
+    of_here = of_this_environment(settings, types, erasure)
+    return any(eraser.count() for eraser in erasers(settings, types, of_here))
 
 
 def _run(settings: Settings, connection: Connection, erasures: Sequence[Erasure], doer: str) -> list[Forgotten]:

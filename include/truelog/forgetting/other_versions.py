@@ -1,7 +1,7 @@
 """The versions of views that no code can rebuild: an erasure drops them, with all that is stored about their views.
 
-A version in use stays, and the erasure waits: readers see it, its file declares it, or an application runs it. A
-removed view, whose file is gone and which readers no longer see, is not in use.
+A version in use stays, and the erasure waits: readers or a share of them see it, its file declares it, or an
+application runs it. A removed view, whose file is gone and which readers no longer see, is not in use.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,6 +21,9 @@ _USE = """
             WHERE r.view = v.view AND a.alive
         ) THEN ''
         WHEN d.version = v.version THEN 'readers see it'
+        WHEN EXISTS (
+            SELECT FROM truelog.version_share h WHERE (h.view, h.version) = (v.view, v.version)
+        ) THEN 'a share of the readers gets it'
         WHEN s.declared THEN 'its file declares it'
         WHEN s.view IS NOT NULL THEN 'an application runs it'
         ELSE ''

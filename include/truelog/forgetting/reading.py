@@ -33,6 +33,18 @@ def read_to_end(settings: Settings, connection: Connection) -> int:
     return lacking
 
 
+def foreign(settings: Settings, connection: Connection) -> list[str]:
+    """The ids of the erasures of the other environment, whose events this one reads, that the ledger lacks.
+
+    Raises:
+        ServiceDown: Kafka did not answer.
+    """
+    if not settings.reads_events:
+        return []
+    known = {each.erasure.id for each in ledger.entries(connection)}
+    return [str(each.id) for each in erasure_log.read_topic(settings) if each.id not in known]
+
+
 def read_once(settings: Settings) -> None:
     """Read the topic, unless that was done since PostgreSQL has started and nothing is lacking.
 

@@ -26,6 +26,8 @@ _NOT_REACHED = (
     "Temporary files of Spark: until the process ends, or if it was killed, until the next job begins.",
     "Memory of running processes, such as the words that an application has compared last: until the process ends. "
     "None serves it.",
+    "Lines that `truelog import access-log` has kept aside, in `imports` in the home: on other machines, and lines "
+    "that do not have the value itself. Until the files are deleted.",
     "Copies that readers have made: exports, consumers of topics, subscribers, and pages of Airflow.",
     "Logs of processes, and metadata of Airflow: until their retention.",
 )

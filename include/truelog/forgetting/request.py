@@ -3,11 +3,11 @@
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from truelog.archive import reader as archive_reader
 from truelog.archive.erasing.erase import ArchiveEraser, Offsets
-from truelog.archive.table import open_catalog
+from truelog.archive.table import archived_positions, open_catalog
 from truelog.control import event_registry, log_cuts
 from truelog.erasure.erasure import Erasure, Erasures, subject_fields
 from truelog.erasure.secret import secret_of
@@ -16,15 +16,21 @@ from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import ArchiveBehind, BadInput
-from truelog.support.settings import Settings
+from truelog.support.errors import ArchiveBehind, BadInput, NotForgotten
+from truelog.support.settings import KafkaUser, Settings
+
+_READ_BY_VIEWS = """
+    SELECT topic FROM truelog.position WHERE topic_id = ANY(%(ids)s)
+    UNION SELECT topic FROM truelog.batch_position WHERE topic_id = ANY(%(ids)s)
+"""
 
 
 @dataclass(frozen=True)
 class Preview:
     """How many archived records of each topic an erasure covers, and the views that read these topics.
 
-    unclear: the values that are numbers, which texts may have with another meaning, or that are not one word.
+    unclear: the values that are numbers, which texts may have with another meaning, or that are not one word without
+    punctuation at its ends.
     """
 
     records: dict[str, int]
@@ -59,16 +65,57 @@ def _require_no_open_cut(settings: Settings, ends: Positions) -> None:
         )
 
 
+def of_this_environment(settings: Settings, types: EventTypes, erasure: Erasure) -> Erasure:
+    """The erasure without topics that this environment has never read and can no longer read.
+
+    That happens if another environment writes the events. It may have deleted a topic, or made another one with its
+    name. Topics are compared by their ids. If the events are this environment's own, nothing is left out.
+
+    Raises:
+        NotForgotten: Kafka has a topic of the erasure that is not registered here yet.
+    """
+    if not settings.reads_events:
+        return erasure
+    ids = erasure.ends.ids
+    with connect(settings) as connection:
+        rows = connection.execute(_READ_BY_VIEWS, {"ids": list(ids.values())}).fetchall()
+    archived = archived_positions(settings, ids).ids
+    here = _in_kafka(settings, erasure.ends) | {str(topic) for (topic,) in rows}
+    here |= {topic for topic, topic_id in ids.items() if archived.get(topic) == topic_id}
+    _require_registered(types, here)
+    fields = {topic: names for topic, names in erasure.fields.items() if topic in here}
+    return replace(erasure, fields=fields, ends=erasure.ends.only(here))
+
+
+def _in_kafka(settings: Settings, ends: Positions) -> set[str]:
+    """The topics of these positions that Kafka still has, with the same ids. The administrator sees all topics."""
+    broker = topics.client(settings, KafkaUser.ADMIN)
+    found = topics.current_ids(broker, ends.ids.keys() & topics.existing_topics(broker))
+    return {topic for topic, topic_id in found.items() if ends.ids[topic] == topic_id}
+
+
+def _require_registered(types: EventTypes, names: Collection[str]) -> None:
+    if unknown := sorted({*names} - types.keys()):
+        raise NotForgotten(f"an erasure covers {', '.join(unknown)}, not registered here yet: see `truelog status`.")
+
+
 def wait_for_archive(settings: Settings, erasure: Erasure) -> None:
     """Wait until the archive contains all records below the ends. It reads a record when its transaction has ended.
+
+    If another environment has deleted a topic before all of it was archived here, the rest is not waited for.
 
     Raises:
         ArchiveBehind: some records are still not archived after `archive_wait_seconds`.
     """
+    ends = erasure.ends
     try:
-        archive_reader.wait_for(settings, erasure.ends, seconds=settings.archive_wait_seconds)
+        archive_reader.wait_for(settings, ends, seconds=settings.archive_wait_seconds)
     except ArchiveBehind as behind:
-        hidden = topics.committed_ends(topics.client(settings), erasure.ends.offsets).ranges_to(erasure.ends)
+        if settings.reads_events:
+            ends = ends.only(_in_kafka(settings, ends))
+            if archived_positions(settings, ends.offsets).covers(ends):
+                return
+        hidden = topics.committed_ends(topics.client(settings), ends.offsets).ranges_to(ends)
         if not hidden:
             raise
         where = ", ".join(f"at {each.start} of {each.topic} {each.partition}" for each in hidden)
@@ -95,7 +142,11 @@ def erasers(
     """What erases the records of each of the erasure's topics from the archive, one after the other.
 
     `covered` has what earlier erasers of this erasure have found, by file, and gets what these find.
+
+    Raises:
+        NotForgotten: a topic is not registered here.
     """
+    _require_registered(types, erasure.fields)
     known = {} if covered is None else covered
     with open_catalog(settings) as catalog:
         for topic in sorted(erasure.fields):

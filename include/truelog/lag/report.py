@@ -1,7 +1,8 @@
 """The lag of every reader by partition: the newest sample, and the verdict that the lag service stored with it."""
 
+import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from truelog.control import view_tables
@@ -99,6 +100,18 @@ def freshness(rows: Sequence[LagRow]) -> float | None:
     """
     known = [row.lag_seconds for row in rows if row.lag_seconds is not None]
     return max(known, default=None) if len(known) == len(rows) else None
+
+
+def least_fresh(of_reader: Mapping[str, Sequence[LagRow]]) -> str:
+    """The reader whose freshness is the worst: unknown, or else the highest. A reader without samples comes last."""
+
+    def rank(reader: str) -> float:
+        if all(row.topic is None for row in of_reader[reader]):
+            return -1.0
+        known = freshness(of_reader[reader])
+        return math.inf if known is None else known
+
+    return max(of_reader, key=rank)
 
 
 def total(rates: Iterable[float | None]) -> float | None:

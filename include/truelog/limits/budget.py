@@ -28,11 +28,11 @@ class Budgets:
         """Spend the amount and return 0, or spend nothing and return the seconds until there is enough."""
         now = self._clock()
         budget = self._budgets.setdefault(name, _Budget(self._burst, now))
+        while len(self._budgets) > self._names:
+            del self._budgets[next(iter(self._budgets))]
         budget.left = min(self._burst, budget.left + (now - budget.at) * self._rate)
         budget.at = now
         if budget.left < amount:
             return math.ceil((amount - budget.left) / self._rate)
         budget.left -= amount
-        if len(self._budgets) > self._names:
-            del self._budgets[next(iter(self._budgets))]
         return 0

@@ -21,15 +21,12 @@ from truelog.support.errors import NotSetUp
 VIEWS = ("rate_limits", "request_rates")
 NOT_MADE = f"{' and '.join(VIEWS)} do not both exist yet: a stream creates them when it starts."
 
+# Functions of the owner, because the collector's role may read no view.
 _LIMITS = """
-SELECT address, max_requests, window_seconds, blocked_at IS NOT NULL, blocked_until, reason
-FROM views.rate_limits WHERE address = ANY(%s)
+SELECT address, max_requests, window_seconds, blocked, blocked_until, reason FROM truelog.limits_of(%s::text[])
 """
 _REQUESTS = """
-SELECT ip, pane, requests FROM unnest(%(addresses)s::text[], %(since)s::timestamptz[]) AS asked(address, since)
-CROSS JOIN LATERAL (
-    SELECT ip, pane, requests FROM views.request_rates WHERE ip = address AND pane > since AND pane <= %(at)s
-) AS panes ORDER BY ip, pane
+SELECT ip, pane, requests FROM truelog.requests_of(%(addresses)s::text[], %(since)s::timestamptz[], %(at)s)
 """
 _POSITIONS = """
 SELECT view, topic, partition, next_offset, topic_id FROM truelog.served_position

@@ -82,7 +82,9 @@ def accept_cuts(settings: Settings, topic: str | None, report: Callable[[Accepte
 
     Raises:
         Fenced: an application is running. Stop all applications first.
+        ReadsOnly: the events are another environment's, which must accept the cut.
     """
+    settings.require_own_events("the acceptance of a cut")
     done: list[AcceptedCut] = []
     with ExitStack() as stack, connect(settings, autocommit=True) as connection:
         for name in application.application_names(settings):

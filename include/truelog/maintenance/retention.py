@@ -104,6 +104,7 @@ RETENTION: dict[str, Expiring | str] = {
     "migration": "one row for each migration",
     "view": _WITH_VERSION,
     "position": _WITH_VERSION,
+    "version_share": _WITH_VERSION,
     "exclusion": _WITH_VERSION,
     "oversized_group": _WITH_VERSION,
     "failed_group": _WITH_VERSION,

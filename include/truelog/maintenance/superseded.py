@@ -1,9 +1,9 @@
 """Superseded versions of views: drops their tables and partials after a time without use.
 
-A version is superseded when an application runs another version of the view and readers see another version. Neither
-alone is enough. An application may report a version that it could not deploy, while readers still see the version
-before. `truelog.deployed` names a version even if no application runs the view, so the code may still go back. No
-application runs a batch-only view, so its former versions are superseded when the new version has been built.
+A version is superseded when an application runs another version of the view and all readers see another version.
+Neither alone is enough. An application may report a version that it could not deploy, while readers still see the
+version before. `truelog.deployed` names a version even if no application runs the view, so the code may still go back.
+No application runs a batch-only view, so its former versions are superseded when the new version has been built.
 
 The tables of a superseded version stay for `superseded_keep_seconds` after its last merge, so that going back needs no
 rebuild. Later, going back to the version rebuilds it from the log and the archive.
@@ -17,7 +17,7 @@ from itertools import product
 import psycopg
 from psycopg import sql
 
-from truelog.archive.table import open_catalog
+from truelog.archive.erasing.drop_table import drop_table
 from truelog.batch import base, partials
 from truelog.control.view_tables import tables_of
 from truelog.reconcile import row_diff
@@ -35,6 +35,8 @@ _SUPERSEDED = """
     CROSS JOIN (SELECT now() - make_interval(secs => %(seconds)s) AS then) t
     WHERE v.made_at < t.then AND (s.view IS NOT NULL OR (b.view IS NOT NULL AND d.made_at < t.then)) AND NOT EXISTS (
         SELECT FROM truelog.standing r WHERE (r.view, r.version) = (v.view, v.version)
+    ) AND NOT EXISTS (
+        SELECT FROM truelog.version_share h WHERE (h.view, h.version) = (v.view, v.version)
     ) AND NOT EXISTS (
         SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version) AND p.advanced_at > t.then
     ) ORDER BY 1, 2
@@ -55,6 +57,7 @@ _ROWS = (
     "proof",
     "base",
     "merge_tally",
+    "version_share",
     "view",
 )
 
@@ -95,7 +98,7 @@ def drop_version(settings: Settings, connection: Connection, version: Version) -
     if _runs_again(connection, version):
         return False
     tables = tables_of(connection, version.view, version.version)
-    _drop_in_bucket(settings, tables)
+    _drop_in_bucket(settings, connection, tables)
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '5s'")
@@ -125,9 +128,7 @@ def _runs_again(connection: Connection, version: Version) -> bool:
     return runs
 
 
-def _drop_in_bucket(settings: Settings, tables: Sequence[str]) -> None:
+def _drop_in_bucket(settings: Settings, connection: Connection, tables: Sequence[str]) -> None:
     """Before the version's rows, so that a crash in between leaves a version that the next upkeep finds again."""
-    with open_catalog(settings) as catalog:
-        for name in (f"{each}.{table}" for table in tables for each in (partials.NAMESPACE, base.NAMESPACE)):
-            if catalog.table_exists(name):
-                catalog.purge_table(name)
+    for name in (f"{each}.{table}" for table in tables for each in (partials.NAMESPACE, base.NAMESPACE)):
+        drop_table(settings, connection, name)

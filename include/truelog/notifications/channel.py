@@ -2,12 +2,15 @@
 
 import smtplib
 import ssl
+from email.message import EmailMessage
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from truelog.notifications import message as forms
 from truelog.notifications.message import Message
+from truelog.storage import exact_json
 from truelog.support.errors import NotSetUp, ReceiverDown
-from truelog.support.http_client import authorities, post_json
+from truelog.support.http_client import authorities, post_text
 from truelog.support.setting_groups.notifications import Channel
 
 _UNENCRYPTED = (
@@ -31,14 +34,19 @@ def send(channel: Channel, message: Message, seconds: float) -> None:
     headers = {"Idempotency-Key": message.key}
     url, token = channel.url.get_secret_value(), channel.token.get_secret_value()
     if channel.kind == "pagerduty":
-        post_json(url or _PAGERDUTY, {"routing_key": token} | forms.pagerduty(message), headers, seconds)
+        _post(url or _PAGERDUTY, {"routing_key": token} | forms.pagerduty(message), headers, seconds)
         return
     if token:
         headers["Authorization"] = f"Bearer {token}"
     if channel.kind == "alertmanager":
-        post_json(f"{url.rstrip('/')}/api/v2/alerts", forms.alertmanager(message), headers, seconds)
+        _post(f"{url.rstrip('/')}/api/v2/alerts", forms.alertmanager(message), headers, seconds)
     else:
-        post_json(url, forms.webhook(message), headers, seconds)
+        _post(url, forms.webhook(message), headers, seconds)
+
+
+def _post(url: str, body: Any, headers: dict[str, str], seconds: float) -> None:
+    """POST JSON whose numbers have all digits of the row."""
+    post_text(url, exact_json.write(body), headers, seconds)
 
 
 def _mail(channel: Channel, message: Message, seconds: float) -> None:
@@ -50,7 +58,7 @@ def _mail(channel: Channel, message: Message, seconds: float) -> None:
         host, port = None, None
     if not host or url.scheme not in ("smtp", "smtps") or not channel.to.strip():
         raise NotSetUp("a mail channel needs the url of a mail server and `to`: see docs/notifications.md") from None
-    context = authorities()
+    mail, context = _made(channel, message), authorities()
     try:
         server = (
             smtplib.SMTP_SSL(host, port or 465, timeout=seconds, context=context)
@@ -63,9 +71,18 @@ def _mail(channel: Channel, message: Message, seconds: float) -> None:
                 raise NotSetUp(_UNENCRYPTED)
             if url.username:
                 server.login(unquote(url.username), unquote(url.password or ""))
-            server.send_message(forms.mail(message, channel.sender, channel.to))
+            server.send_message(mail)
     except (smtplib.SMTPException, OSError, ValueError) as error:  # the texts of these errors may quote addresses
         raise ReceiverDown(f"the mail server did not accept it: {type(error).__name__}") from None
+
+
+def _made(channel: Channel, message: Message) -> EmailMessage:
+    try:
+        return forms.mail(message, channel.sender, channel.to)
+    except Exception as error:  # the parser of addresses raises many kinds of errors
+        raise NotSetUp(
+            f"the mail cannot be made ({type(error).__name__}): give the channel's `to` and `sender` valid addresses"
+        ) from None
 
 
 def _encrypt(server: smtplib.SMTP, context: ssl.SSLContext) -> bool:

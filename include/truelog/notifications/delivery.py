@@ -6,6 +6,7 @@ waits alone: the pause before the next try doubles.
 """
 
 import logging
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -76,20 +77,28 @@ def deliver_next(settings: Settings, connection: Connection, channel: str) -> bo
         connection.execute(_DONE, ("refused", storable(str(refused)), message.id))
     except (ReceiverDown, NotSetUp) as down:
         log.warning("%s did not accept %s: %s", channel, message.id, down)
-        connection.execute(
-            _FAILED,
-            {
-                "id": message.id,
-                "failed": storable(str(down)),
-                "first": settings.notification_retry_seconds,
-                "longest": settings.notification_longest_retry_seconds,
-                "give_up": settings.notification_give_up_seconds,
-            },
-        )
+        _record_failure(settings, connection, message, str(down))
+    except Exception as error:  # a defect. Its text may quote an address, so only its type and its place are logged
+        place = "".join(traceback.format_tb(error.__traceback__))
+        log.error("%s: %s cannot be sent: %s\n%s", channel, message.id, type(error).__name__, place)
+        _record_failure(settings, connection, message, f"a defect: {type(error).__name__}; see the notifier's log")
     else:
         reach("notifier.delivered")
         connection.execute(_DONE, ("delivered", None, message.id))
     return True
+
+
+def _record_failure(settings: Settings, connection: Connection, message: Message, why: str) -> None:
+    connection.execute(
+        _FAILED,
+        {
+            "id": message.id,
+            "failed": storable(why),
+            "first": settings.notification_retry_seconds,
+            "longest": settings.notification_longest_retry_seconds,
+            "give_up": settings.notification_give_up_seconds,
+        },
+    )
 
 
 def waiting_channels(connection: Connection) -> set[str]:

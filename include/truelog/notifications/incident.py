@@ -12,13 +12,21 @@ from typing import Any, Literal
 from truelog.notifications.rules.rule import NotificationRule
 from truelog.storage import exact_json
 from truelog.storage.database import Connection, read_value
+from truelog.support.errors import BadInput
 
+_MOST_BYTES = 2_000  # of a group's values, because an entry of an index has room for about 2,700
 _NAMESPACE = uuid.UUID("b3b2bb0c-6a4d-4a8e-9a0e-3f5b3c0f7d11")
 
 
 def join(connection: Connection, rule: NotificationRule, key: str, change: str, row: Mapping[str, Any]) -> uuid.UUID:
-    """The open incident of the row's group. Without one, an incident begins, with a notification that is held."""
+    """The open incident of the row's group. Without one, an incident begins, with a notification that is held.
+
+    Raises:
+        BadInput: the values of the group are too long.
+    """
     grouped = exact_json.write([row.get(column) for column in rule.group_by] if rule.group_by else [key])
+    if len(grouped.encode()) > _MOST_BYTES:
+        raise BadInput(f"the values of {', '.join(rule.group_by) or 'the key'} have over {_MOST_BYTES:,} bytes")
     return _open(connection, rule, grouped) or _begin(connection, rule, grouped, change, row)
 
 

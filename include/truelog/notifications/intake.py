@@ -26,7 +26,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from truelog.notifications import incident
-from truelog.notifications.rules.rule import NotificationRule
+from truelog.notifications.rules.rule import NotificationRule, apart
 from truelog.notifications.source import Source
 from truelog.storage import exact_json
 from truelog.storage.database import Connection
@@ -106,12 +106,13 @@ def _arrive(connection: Connection, source: Source, rules: Iterable[Notification
     for change in step:
         for rule in rules:
             before = known[change.key].get(rule.name)
-            if change.value is None or not rule.fits(change.value):
-                continue
-            if before is None or before.retracted or (before.incident is None and rule.declared is None):
-                _store(connection, source.view, rule, change, change.value)
-            elif before.incident is None:
-                _renew(connection, source.view, rule, change)
+            with apart(rule):
+                if change.value is None or not rule.fits(change.value):
+                    continue
+                if before is None or before.retracted or (before.incident is None and rule.declared is None):
+                    _store(connection, source.view, rule, change, change.value)
+                elif before.incident is None:
+                    _renew(connection, source.view, rule, change)
 
 
 def _leave(connection: Connection, source: Source, rules: Iterable[NotificationRule], step: Sequence[_Change]) -> None:
@@ -122,15 +123,20 @@ def _leave(connection: Connection, source: Source, rules: Iterable[NotificationR
             before = known[change.key].get(rule.name)
             if before is None or before.retracted:
                 continue
-            if before.incident is None:
-                if not rule.fits(change.value):
-                    _forget(connection, source.view, rule, change.key)
-            elif not rule.leaves(change.value):
-                if rule.declared:
-                    _renew(connection, source.view, rule, change)
-            elif before.told_subject == rule.subject and not rule.is_expired(change.key, source.expires_before):
-                _retract(connection, source.view, rule, change)
-                incident.end_if_empty(connection, rule, before.incident, change.id)
+            with apart(rule):
+                _may_leave(connection, source, rule, change, before)
+
+
+def _may_leave(connection: Connection, source: Source, rule: NotificationRule, change: _Change, before: _Known) -> None:
+    if before.incident is None:
+        if not rule.fits(change.value):
+            _forget(connection, source.view, rule, change.key)
+    elif not rule.leaves(change.value):
+        if rule.declared:
+            _renew(connection, source.view, rule, change)
+    elif before.told_subject == rule.subject and not rule.is_expired(change.key, source.expires_before):
+        _retract(connection, source.view, rule, change)
+        incident.end_if_empty(connection, rule, before.incident, change.id)
 
 
 def _known_rows(connection: Connection, view: str, step: Sequence[_Change]) -> _AllKnown:
@@ -199,10 +205,12 @@ def _join(connection: Connection, source: Source, rules: Sequence[NotificationRu
     ).fetchall()
     for name, key, change, value in found:
         rule, row = named[name], exact_json.read(value)
-        if not rule.fits(row):
+        belongs_to: uuid.UUID | None = None
+        with apart(rule):
+            belongs_to = incident.join(connection, rule, key, change, row) if rule.fits(row) else None
+        if belongs_to is None:
             _forget(connection, source.view, rule, key)
             continue
-        belongs_to = incident.join(connection, rule, key, change, row)
         connection.execute(
             "UPDATE truelog.notification_row SET incident = %s WHERE (notification, view, key) = (%s, %s, %s)",
             (belongs_to, name, source.view, key),

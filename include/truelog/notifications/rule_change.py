@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from truelog.notifications import incident
-from truelog.notifications.rules.rule import NotificationRule
+from truelog.notifications.rules.rule import NotificationRule, apart
 from truelog.storage import exact_json
 from truelog.storage.database import Connection
 
@@ -49,7 +49,8 @@ def follow(connection: Connection, rules: Sequence[NotificationRule]) -> None:
         ).fetchall()
     for row in changed:
         if rule := by_place.get((row.notification, row.view)):
-            _judge(connection, rule, row)
+            with apart(rule):
+                _judge(connection, rule, row)
     _end(connection, sql.SQL("declared IS NOT NULL AND declared <> ALL(%s)"), declared, "the rule is gone")
 
 

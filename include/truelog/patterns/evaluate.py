@@ -202,7 +202,9 @@ def _remainder(one: Any, other: Any) -> Any:
 
 
 def _product(one: Any, other: Any) -> Any:
-    """A product. Python repeats a text that is multiplied, which may take all memory, and NaN is a text in JSON."""
+    """A product. Python repeats what is multiplied, which may take all memory. A text may be NaN, as JSON has it."""
+    if isinstance(one, list) or isinstance(other, list):
+        raise TypeError("a list has no product")
     for text, number in ((one, other), (other, one)):
         if isinstance(text, str) and isinstance(number, int) and len(text) * number > _MOST_REPEATED:
             raise ValueError("the product is too long a text")

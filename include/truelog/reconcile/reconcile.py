@@ -21,6 +21,9 @@ from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.control.view_loader import LoadedViews
 from truelog.erasure import ledger
 from truelog.kernel import merge
+from truelog.lineage import facets
+from truelog.lineage.job import Catalogue
+from truelog.lineage.run import Run, batch_run
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store, root_cause, row_diff
 from truelog.reconcile.certificate import EqualResult
@@ -56,6 +59,28 @@ def reconcile(
 
     `shared` holds the events that other views of this run decode from the same raw bytes.
     """
+    catalogue = Catalogue(context.settings, context.spark, context.event_types)
+    with batch_run(context.settings, lambda: catalogue.comparison(compiled)) as run:
+        result = _reconcile(context, compiled, request, shared)
+        if run is not None:
+            _report(run, result)
+        return result
+
+
+def _report(run: Run, result: ReconcileResult) -> None:
+    """Report the verdict as the outcome of a test. A comparison without a verdict has failed."""
+    unequal = f"{result.missing} missing, {result.extra} extra, {result.different} different"
+    status = {"EQUAL": "pass", "DIFFERENT": "fail"}.get(result.verdict, "skip")
+    found = {"name": "stream_equals_rebuild", "status": status, "actual": unequal}
+    known = {"verdict": result.verdict, "positions": result.positions.as_json(), "rows": result.rows}
+    run.facets["test"] = facets.test([found | {"params": known}])
+    if status == "skip":
+        run.failure = "the comparison has no verdict: see `truelog reconcile` and the page of the view"
+
+
+def _reconcile(
+    context: BatchContext, compiled: CompiledView, request: ReconcileRequest, shared: SharedEvents | None
+) -> ReconcileResult:
     with connect(context.settings, autocommit=True) as connection:
         try:
             deploy.require_same_code(connection, compiled)

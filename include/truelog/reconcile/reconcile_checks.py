@@ -8,6 +8,7 @@ passes the view's own checks.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from psycopg import sql
@@ -15,15 +16,29 @@ from psycopg.rows import class_row
 
 from truelog.archive import reader as archive_reader
 from truelog.control.view_tables import diff_tables
+from truelog.erasure.ledger import Step
 from truelog.log.positions import Positions
 from truelog.quality import gx_runner
 from truelog.quality.gx_docs import DocsHead
 from truelog.quality.gx_runner import ValidationResult, ValidationRule
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, read_value
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.view import View
+
+# The most rows of the earlier EQUAL comparisons since which no row may have gone. Rows go while an erasure is performed
+# and when a topic is judged again. A job that began before that may compare by the former reading for a while.
+_MOST_ROWS = """
+    SELECT coalesce(max(row_count), 0) FROM truelog.reconciliation r
+    WHERE view = %(view)s AND version = %(version)s AND verdict = 'EQUAL' AND id < %(id)s AND NOT EXISTS (
+        SELECT FROM truelog.erasure e JOIN truelog.erasure_end x ON x.erasure = e.id
+        WHERE x.topic = ANY(%(reads)s) AND (e.step < %(proved)s OR e.advanced_at > r.finished_at)
+    ) AND NOT EXISTS (
+        SELECT FROM truelog.event_cut c WHERE c.event = ANY(%(reads)s) AND c.reading > 0
+        GROUP BY c.event, c.topic_id, c.reading HAVING min(c.made_at) + interval '1 hour' > r.finished_at
+    )
+"""
 
 
 @dataclass(frozen=True)
@@ -69,14 +84,14 @@ def require_conclusive(settings: Settings, run: str) -> None:
         raise ArchiveBehind("; ".join(f"UNKNOWN: {c.view}: {c.reason}" for c in unknown))
 
 
-def validate_run(settings: Settings, run: str, view: str) -> ValidationResult:
-    """Validate the run's comparison of the view and store the result.
+def validate_run(settings: Settings, run: str, view: str, since: datetime | None = None) -> ValidationResult:
+    """Validate the run's comparison of the view and store the result. A comparison before `since` does not count.
 
     Raises:
         BadInput: the run did not compare the view, or could not.
     """
     with connect(settings, autocommit=True) as connection:
-        comparison = _comparisons(connection, run).get(view)
+        comparison = _comparisons(connection, run, since).get(view)
         if comparison is None:
             raise BadInput(f"{run} has no comparison of {view}: did its job fail?")
         if comparison.refused:
@@ -90,11 +105,14 @@ def validate_run(settings: Settings, run: str, view: str) -> ValidationResult:
     return result
 
 
-def _comparisons(connection: Connection, run: str) -> dict[str, Comparison]:
+def _comparisons(connection: Connection, run: str, since: datetime | None = None) -> dict[str, Comparison]:
     with connection.cursor(row_factory=class_row(Comparison)) as cursor:
         columns = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields(Comparison))
-        newest = "SELECT DISTINCT ON (view) {} FROM truelog.reconciliation WHERE run = %s ORDER BY view, id DESC"
-        cursor.execute(sql.SQL(newest).format(columns), (run,))
+        newest = (
+            "SELECT DISTINCT ON (view) {} FROM truelog.reconciliation "
+            "WHERE run = %s AND finished_at >= coalesce(%s, finished_at) ORDER BY view, id DESC"
+        )
+        cursor.execute(sql.SQL(newest).format(columns), (run, since))
         return {comparison.view: comparison for comparison in cursor}
 
 
@@ -106,18 +124,15 @@ def _diff_tables(connection: Connection, comparison: Comparison) -> dict[str, st
 def _minimum_rows(settings: Settings, connection: Connection, comparison: Comparison, view: View) -> int:
     """The minimum number of rows that the view must have.
 
-    A view from which no row disappears must have at least as many rows as in any earlier EQUAL comparison. If the view
-    has read an event, it must have at least one row, so that two empty tables do not pass as equal.
+    A view from which no row disappears must have at least as many rows as in any earlier EQUAL comparison, unless an
+    erasure or another judgement of a topic may have removed rows since. If the view has read an event, it must have at
+    least one row, so that two empty tables do not pass as equal.
     """
     if view.may_lose_rows:
         return 0
-    found = connection.execute(
-        "SELECT coalesce(max(row_count), 0) FROM truelog.reconciliation "
-        "WHERE view = %s AND version = %s AND verdict = 'EQUAL' AND id < %s",
-        (comparison.view, comparison.version, comparison.id),
-    ).fetchone()
-    assert found is not None  # noqa: S101
-    return int(str(found[0])) or int(_has_read_an_event(settings, comparison, view))
+    earlier = {"view": comparison.view, "version": comparison.version, "id": comparison.id}
+    most = read_value(connection, _MOST_ROWS, earlier | {"reads": list(view.reads), "proved": Step.PROVED})
+    return int(most) or int(_has_read_an_event(settings, comparison, view))
 
 
 def _has_read_an_event(settings: Settings, comparison: Comparison, view: View) -> bool:

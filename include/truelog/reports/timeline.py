@@ -3,12 +3,13 @@
 The timeline answers the first question of an incident: what changed before it?
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from truelog.storage.database import Connection
 
-_LIMIT = 2000  # a timeline with more entries is not readable
+MOST = 2000  # entries; a timeline with more is not readable
 
 # Silences come from their table, which knows when they end. The list also has the operation that ended one early.
 _OCCURRENCES = """
@@ -23,7 +24,8 @@ _OCCURRENCES = """
         SELECT finished_at, finished_at, lower(verdict), view, coalesce(run, ''), id::text
         FROM truelog.reconciliation WHERE verdict <> 'EQUAL'
     ) every WHERE coalesce(ends, now()) > coalesce(%(until)s, now()) - %(span)s
-        AND begins <= coalesce(%(until)s, now()) ORDER BY begins DESC LIMIT %(limit)s
+        AND begins <= coalesce(%(until)s, now()) AND (%(kinds)s::text[] IS NULL OR kind = ANY(%(kinds)s::text[]))
+        ORDER BY begins DESC LIMIT %(limit)s
 """
 
 
@@ -47,7 +49,16 @@ class Occurrence:
     about: str
 
 
-def occurrences(connection: Connection, span: timedelta, until: datetime | None = None) -> list[Occurrence]:
-    """What happened, or lasted, within the `span` before a time, by default now; newest first."""
-    rows = connection.execute(_OCCURRENCES, {"span": span, "until": until, "limit": _LIMIT}).fetchall()
-    return [Occurrence(*row) for row in rows]
+def occurrences(
+    connection: Connection,
+    span: timedelta,
+    until: datetime | None = None,
+    kinds: Sequence[str] | None = None,
+    limit: int = MOST,
+) -> list[Occurrence]:
+    """What happened, or lasted, within the `span` before a time, by default now; the newest first.
+
+    With `kinds`, the `limit` counts only entries of these kinds.
+    """
+    chosen = {"span": span, "until": until, "kinds": None if kinds is None else list(kinds), "limit": limit}
+    return [Occurrence(*row) for row in connection.execute(_OCCURRENCES, chosen).fetchall()]

@@ -7,6 +7,7 @@ From a declaration come the supervisor's entry (`runtime.own_services`), the por
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from truelog.storage.api_key import Role
 from truelog.support.settings import KafkaUser, Settings
@@ -42,6 +43,25 @@ class Check:
     address: Callable[[Settings], str]
 
 
+class Bucket(Enum):
+    """What a service does with the bucket, and so which keys of the object store it gets."""
+
+    UNUSED = "unused"
+    READ = "read"  # with keys that may only read, if there are any
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a service may do in the stores besides the duty of its principal. By default, it may do anything."""
+
+    # As which it signs in to the database (`Settings.process_passwords`); the owner of the database if it is None.
+    role: str | None = None
+    bucket: Bucket = Bucket.CHANGED
+    reads_topics: bool = True  # also as Kafka's reader
+    administers_kafka: bool = True  # creates topics, for example
+
+
 @dataclass(frozen=True)
 class Service:
     """A service of Truelog's own. The settings `<name>_host` and `<name>_port` contain its address."""
@@ -55,3 +75,11 @@ class Service:
     folders: tuple[str, ...] = ()  # of the checkout, which it reads besides `include`
     secrets: tuple[str, ...] = ()  # the secret settings that it needs besides those of the stores and its principal's
     several: bool = False  # several processes may run at once
+    writes_events: bool = False  # so an environment that reads the events of another one has no such service
+    access: Access = Access()
+
+    def settings(self) -> Settings:
+        """The settings with which a process of this service connects."""
+        loaded, access = Settings(), self.access
+        own = loaded.signed_in_as(access.role) if access.role else loaded
+        return own.only_reading() if access.bucket is Bucket.READ else own

@@ -1,8 +1,12 @@
 """The HTTP server of a service."""
 
 import asyncio
+import fcntl
 import gc
+import termios
+from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -12,7 +16,7 @@ from truelog.support.service_main import configure_logging, stoppable
 from truelog.support.setting_groups.services import Address
 from truelog.support.wait import outlast
 
-TAKE_SECONDS = 30.0  # in which a client must take what is in the buffer of its connection
+TAKE_SECONDS = 30.0  # in which a client must take something of what is in the buffer of its connection
 
 AT_SHUTDOWN = "truelog.at_shutdown"  # in the scope of a request: what ends an answer that would not end by itself
 
@@ -24,8 +28,8 @@ def run_server(
 
     `create` makes the application. If it needs a service that does not answer, the start waits for that service.
 
-    A connection is closed if the headers of a request take longer than `header_seconds` to arrive, or if a client stops
-    taking an answer for longer than `TAKE_SECONDS`. Logs go to standard
+    A connection is closed if the headers of a request take longer than `header_seconds` to arrive, or if a client takes
+    nothing of an answer for longer than `TAKE_SECONDS`. Logs go to standard
     error. Requests are not logged. If a peer is one of the `proxies` (addresses and networks, separated by commas), its
     client is the rightmost entry of `X-Forwarded-For` that is not a proxy.
     """
@@ -79,7 +83,7 @@ class _Protocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._frozen = self.loop.call_later(self.take_seconds, self.transport.abort)
+        self._start_frozen()
 
     def resume_writing(self) -> None:
         self._stop_frozen()
@@ -98,6 +102,26 @@ class _Protocol(HttpToolsProtocol):
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
+
+    def _start_frozen(self) -> None:
+        self._frozen = self.loop.call_later(self.take_seconds, self._end_frozen, self._waiting())
+
+    def _end_frozen(self, waiting: int) -> None:
+        """End a client that has taken nothing since so many bytes were waiting. A slow one may go on."""
+        if self._waiting() < waiting:
+            self._start_frozen()
+        else:
+            self.transport.abort()
+
+    def _waiting(self) -> int:
+        """How many bytes the client has not taken.
+
+        The kernel's buffer counts too. It may have megabytes, and takes more only when a third of it is free.
+        """
+        in_kernel = array("i", [0])
+        with suppress(OSError):  # not on Linux
+            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, in_kernel)
+        return self.transport.get_write_buffer_size() + in_kernel[0]
 
     def _stop_frozen(self) -> None:
         if self._frozen is not None:

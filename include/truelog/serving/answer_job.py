@@ -3,12 +3,15 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from truelog.batch.batch_context import BatchContext, each_alone, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import application, view_versions
 from truelog.control.view_loader import LoadedViews, load_stored
+from truelog.lineage.job import Catalogue
+from truelog.lineage.run import batch_run
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import CodeChanged, NotMade, PartitionsAdded
@@ -41,9 +44,11 @@ def build_each(
     with open_batch(settings, "truelog answer", views) as loaded:
         context = replace(loaded, views=_as_readers_see(loaded))
         outcome = AnswerOutcome(refused=dict(context.views.refused))
+        catalogue = Catalogue(settings, context.spark, context.event_types)
 
         def build_one(view: CompiledView) -> None:
-            with connect(settings, autocommit=True) as connection:
+            job = partial(catalogue.rebuild, view)
+            with connect(settings, autocommit=True) as connection, batch_run(settings, job):
                 made = build(Rebuilder(context, connection, view))
             if made is None:
                 outcome.nothing_new.append(view.name)

@@ -10,10 +10,11 @@ from datetime import datetime
 
 from truelog.storage.database import Connection
 from truelog.support.setting_groups.namespace import Names
-from truelog.support.settings import API_ROLE, CATALOG_ROLE, STAGER
+from truelog.support.settings import API_ROLE, API_SERVICE_ROLE, CATALOG_ROLE, COLLECTOR_ROLE, STAGER
 
 _DAYS = 7
-_OWN = (API_ROLE, CATALOG_ROLE, STAGER)  # the roles of the platform's processes, besides the owner of the tables
+# The roles of the platform's processes, besides the owner of the tables.
+_OWN = (API_ROLE, API_SERVICE_ROLE, CATALOG_ROLE, COLLECTOR_ROLE, STAGER)
 # A transaction holds a lock on each view that it has read until it ends.
 _SESSIONS = """
     SELECT a.usename, count(DISTINCT a.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)

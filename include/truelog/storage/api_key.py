@@ -174,21 +174,24 @@ class KeyRing:
         self._unknown = ApiKey("", Role.READER, secrets.token_bytes(32))
 
     def load(self) -> None:
+        """Load the keys. A key with a role of a later release permits nothing here."""
         with kept(self._settings) as connection:
             rows = connection.execute(
                 "SELECT name, role, sha256, origins, event_types FROM truelog.api_key WHERE revoked_at IS NULL"
             ).fetchall()
+        known = set(Role)
         keys = [
             ApiKey(name, Role(role), sha256, Page(tuple(origins), tuple(types)) if role == Role.BROWSER else None)
             for name, role, sha256, origins, types in rows
+            if role in known
         ]
         self._keys = {key.name: key for key in keys}
 
     def reload(self) -> None:
-        """Load the keys again. If the database is unavailable, the keys in memory stay valid."""
+        """Load the keys again. If the database cannot answer, as during a restore, the keys in memory stay valid."""
         try:
             self.load()
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             log.warning("cannot reload the API keys: %s", error)
 
     def authorize(self, authorization: str, role: Role) -> ApiKey:

@@ -37,6 +37,7 @@ class OperationKind(StrEnum):
     READ = "read"  # a user looked at a record in the archive
     EXPLAIN = "explain"  # a user looked at the archived events behind a row
     CUT_OVER = "cut_over"  # readers moved to another version of a view, or back
+    SHARE = "share"  # a share of the API's readers moved to a version of a view, or back
     DROP = "drop"  # a version of a view was dropped
     CLOCK = "clock"  # a jump of the clock was confirmed
 

@@ -1,12 +1,13 @@
 """The objects in the bucket and their sizes, read with plain S3 requests and without a table format."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
 
+from truelog.support.errors import ServiceDown
 from truelog.support.setting_groups.object_store import CA_FILE, boto_arguments
 from truelog.support.settings import Settings
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 # The properties of a catalog that say how to reach the bucket.
 _OF_STORE = ("s3.endpoint", "s3.region", "s3.access-key-id", "s3.secret-access-key", CA_FILE)
+_AT_ONCE = 1_000  # objects that S3 deletes in one request
 _PATHS = Config(s3={"addressing_style": "path"})  # so that no host name must resolve for each bucket
 
 
@@ -49,3 +51,16 @@ def list_objects(client: "S3Client", bucket: str, prefix: str) -> Iterator["Obje
     """Every object whose key begins with `prefix`, fetched page by page."""
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         yield from page.get("Contents", [])
+
+
+def delete_objects(client: "S3Client", bucket: str, addresses: Sequence[str]) -> None:
+    """Delete objects by their full URIs. S3 accepts the deletion of an object that does not exist.
+
+    Raises:
+        ServiceDown: S3 did not delete some of them.
+    """
+    for start in range(0, len(addresses), _AT_ONCE):
+        keys = [each.removeprefix(f"s3://{bucket}/") for each in addresses[start : start + _AT_ONCE]]
+        answer = client.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True})
+        if failed := answer.get("Errors"):
+            raise ServiceDown(f"S3 did not delete {len(failed)} objects, the first because: {failed[0].get('Message')}")

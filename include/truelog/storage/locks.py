@@ -28,3 +28,23 @@ class Locks(StrEnum):
     def of(self, name: str) -> str:
         """The key of a name that is SQL, such as a column or another kind of parameter."""
         return self.replace("%s", name)
+
+
+# Who may take any advisory lock could keep an application from starting, so only the owner may. By these functions,
+# processes with roles of their own take two locks that they need, until their transaction ends.
+HOLD_REGISTRATIONS = "truelog.hold_registrations()"
+HOLD_KEYS_IN_USE = "truelog.hold_keys_in_use(text)"
+_FUNCTION = """
+    CREATE OR REPLACE FUNCTION {name} RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog
+    AS $$ SELECT pg_advisory_xact_lock{kind}({key}) $$;
+    REVOKE EXECUTE ON FUNCTION {name} FROM PUBLIC
+"""
+
+
+def functions() -> list[bytes]:
+    """The statements that create these functions, or replace them."""
+    texts = (
+        _FUNCTION.format(name=HOLD_REGISTRATIONS, kind="_shared", key=Locks.EVENT_VERSIONS),
+        _FUNCTION.format(name=HOLD_KEYS_IN_USE, kind="", key=Locks.KEYS_IN_USE.of("$1")),
+    )
+    return [text.encode() for text in texts]

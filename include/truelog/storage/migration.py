@@ -19,6 +19,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from truelog.storage import locks
 from truelog.storage.database import Connection, connect, read_value
 from truelog.storage.locks import Locks
 from truelog.support.errors import SchemaRefused
@@ -75,7 +76,7 @@ def _repeat(connection: Connection, functions: Sequence[bytes]) -> None:
 
     To redefine a view means to wait for all its readers, and later readers queue behind the redefinition.
     """
-    repeatable = [*functions, (_SQL / "views.sql").read_bytes()]
+    repeatable = [*functions, *locks.functions(), (_SQL / "views.sql").read_bytes()]
     digest = hashlib.sha256(b"\n".join([(_SQL / "schema.sql").read_bytes(), *repeatable])).hexdigest()
     if read_value(connection, "SELECT obj_description(to_regnamespace('truelog'), 'pg_namespace')") == digest:
         return

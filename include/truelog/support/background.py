@@ -6,10 +6,19 @@ from contextlib import contextmanager
 
 
 class Background:
-    """Calls `action`, waits `pause` seconds, and repeats. After an exception, which Python prints, the thread ends."""
+    """Calls `action`, waits `pause` seconds, and repeats. After an exception, which Python prints, the thread ends.
 
-    def __init__(self, name: str, action: Callable[[], object], pause: float = 0.0) -> None:
-        self._action = action
+    The thread calls `at_end` last, however it ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        action: Callable[[], object],
+        pause: float = 0.0,
+        at_end: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._action, self._at_end = action, at_end
         self._pause = pause
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -26,9 +35,12 @@ class Background:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self._action()
-            self._stop.wait(self._pause)
+        try:
+            while not self._stop.is_set():
+                self._action()
+                self._stop.wait(self._pause)
+        finally:
+            self._at_end()
 
 
 @contextmanager

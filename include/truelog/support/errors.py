@@ -24,6 +24,7 @@ TruelogError
 ├── BadInput         a file or a query from the user cannot be read
 ├── QueryTooSlow     a query on the archive reached its time limit
 ├── NotSetUp         settings or jars are missing or wrong
+├── ReadsOnly        this environment reads the events of another one, and writes none
 ├── CaptureRefused   a table cannot be captured as it is
 ├── SchemaRefused    the database's schema is newer than this release, or too old for it
 ├── Resync           a relay's rows do not continue where they were published last
@@ -159,6 +160,10 @@ class SchemaRefused(TruelogError):
 
 class NotSetUp(TruelogError):
     """Required settings or jars are missing or wrong."""
+
+
+class ReadsOnly(TruelogError):
+    """This environment reads the events of another one, and writes none. The other one has to do it."""
 
 
 class Resync(TruelogError):

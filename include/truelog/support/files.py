@@ -1,6 +1,7 @@
 """Files and folders that only their owner can read."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -11,11 +12,11 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
-def write_private(file: Path, text: str) -> None:
+def write_private(file: Path, content: str | Iterable[bytes]) -> None:
     """Replace a file that contains secrets. Other users cannot read the file at any moment."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as out:
-        out.write(text)
+    with os.fdopen(descriptor, "wb") as out:
+        out.writelines([content.encode()] if isinstance(content, str) else content)
     fresh.replace(file)

@@ -21,10 +21,15 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def post_json(url: str, body: Any, headers: dict[str, str], seconds: float) -> None:
-    """POST `body` and return once the server has accepted it. The request and its response may take at most `seconds`.
+    """POST `body` as JSON, like `post_text`."""
+    post_text(url, json.dumps(body), headers, seconds)
 
-    The limit does not cover name resolution. Redirects are not followed. Proxy settings in the environment are
-    ignored.
+
+def post_text(url: str, body: str, headers: dict[str, str], seconds: float) -> None:
+    """POST a JSON text and return once the server has accepted it.
+
+    The request and its response may take at most `seconds`. The limit does not cover name resolution. Redirects are not
+    followed. Proxy settings in the environment are ignored.
 
     Raises:
         NotSetUp: the address is not a valid HTTP or HTTPS address.
@@ -33,7 +38,7 @@ def post_json(url: str, body: Any, headers: dict[str, str], seconds: float) -> N
     """
     address = _address(url)
     try:
-        request = httpx.Request("POST", address, content=json.dumps(body), headers=_JSON | headers)
+        request = httpx.Request("POST", address, content=body, headers=_JSON | headers)
         status, excerpt = asyncio.run(_send(request, seconds))
     except TimeoutError:
         raise ReceiverDown(f"it did not answer within {seconds:g} s") from None

@@ -36,11 +36,19 @@ from truelog.support.setting_groups.jaas import jaas
 from truelog.support.setting_groups.kafka import KafkaSettings, KafkaUser
 from truelog.support.setting_groups.notifications import NotificationSettings
 from truelog.support.setting_groups.object_store import ObjectStoreSettings
+from truelog.support.setting_groups.other_systems import (
+    LineageSettings,
+    SchemaRegistrySettings,
+    SpanSettings,
+    otel_in_environment,
+)
 from truelog.support.setting_groups.postgresql import (
     AIRFLOW_ROLE,
     ANALYST,
     API_ROLE,
+    API_SERVICE_ROLE,
     CATALOG_ROLE,
+    COLLECTOR_ROLE,
     STAGER,
     DatabaseSettings,
 )
@@ -51,8 +59,10 @@ __all__ = [
     "AIRFLOW_ROLE",
     "ANALYST",
     "API_ROLE",
+    "API_SERVICE_ROLE",
     "CATALOG",
     "CATALOG_ROLE",
+    "COLLECTOR_ROLE",
     "ENVIRONMENT_FILE",
     "PROJECT",
     "STAGER",
@@ -79,7 +89,10 @@ class Settings(
     ServiceSettings,
     AlertSettings,
     NotificationSettings,
+    LineageSettings,
+    SpanSettings,
     VersionSettings,
+    SchemaRegistrySettings,
 ):
     """Immutable settings. `Settings()` loads the default home, and `Settings(home=…)` loads another home."""
 
@@ -203,6 +216,7 @@ class Settings(
             init_settings,
             env_settings,
             InitSettingsSource(settings_cls, service_settings.in_environment(settings_cls.model_fields)),
+            InitSettingsSource(settings_cls, otel_in_environment()),
             DotEnvSettingsSource(settings_cls, env_file=home / ENVIRONMENT_FILE),
         )
 

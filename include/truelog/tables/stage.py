@@ -6,9 +6,10 @@ checks the count and the hash to detect rows that a database crash lost. The nam
 "_", which no column of a view does.
 """
 
-import uuid
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -17,7 +18,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import numpy as np
 import psycopg
 import pyarrow as pa
-from psycopg import sql
+from psycopg import errors, sql
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -42,6 +43,9 @@ WHERE nspname = 'stage' AND granted.privilege_type = 'USAGE' AND granted.grantee
 """
 _HOLD = f"SELECT {{}}({Locks.STAGED_ROWS.of('name')}) FROM unnest(%s::text[]) AS held (name)"  # noqa: S608  a constant
 _SWEEP_WAITS = "2s"  # a merge that begins meanwhile waits behind the sweep
+_ID_BYTES = 8  # of each part of an attempt's id, which every staged row has
+_OWN = secrets.token_hex(_ID_BYTES)  # the first part of the ids of attempts for this process's batches
+_PREFIX: ContextVar[str] = ContextVar("prefix", default="")  # `_OWN` in a thread that applies a batch
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ def stage_rows(states: DataFrame, target: Table, settings: Settings) -> StagedRo
 
     Each task attempt loads its rows and reports them. Spark returns the reports of accepted attempts.
     """
-    found = target.hashed(states).mapInArrow(_loader(target.name, settings.staging_uri()), _REPORT).collect()
+    loader = _loader(target.name, settings.staging_uri(), _PREFIX.get())
+    found = target.hashed(states).mapInArrow(loader, _REPORT).collect()
     return StagedRows(
         attempts=tuple(each.attempt for each in found),
         rows=sum(each.rows for each in found),
@@ -95,7 +100,7 @@ def stage_rows(states: DataFrame, target: Table, settings: Settings) -> StagedRo
 
 def load_here(batches: Iterable[pa.RecordBatch], target: Table, settings: Settings) -> StagedRows:
     """Load states into the staging table of one table, from this process, which has them already."""
-    attempt = _load(target.name, partial(adbc_sessions.kept, settings.staging_uri()), batches)
+    attempt = _load(target.name, partial(adbc_sessions.kept, settings.staging_uri()), _PREFIX.get(), batches)
     return NO_ROWS if attempt is None else StagedRows((attempt.name,), attempt.rows, attempt.hash % _WRAP)
 
 
@@ -159,14 +164,28 @@ def clear_table(connection: Connection, target: Table, staged: StagedRows) -> No
 
 
 @contextmanager
-def cleared_after_failure(connection: Connection, compiled: CompiledView, staged: StagedRows) -> Iterator[None]:
-    """If the block fails, delete the staged rows: the retries of a failing merge must not fill the disk."""
+def cleared_after_failure(connection: Connection, compiled: CompiledView) -> Iterator[None]:
+    """If the block fails, delete all that this process has staged for the view: its retries must not fill the disk.
+
+    Spark does not return the reports of a job that fails, and tasks of that job may load rows after the failure. So the
+    ids of all attempts of this process's batches begin alike, and the next failure deletes those rows too.
+    """
+    token = _PREFIX.set(_OWN)
     try:
         yield
     except Exception:
         with suppress(psycopg.Error):
-            clear(connection, compiled, staged)
+            clear_own(connection, compiled)
         raise
+    finally:
+        _PREFIX.reset(token)
+
+
+def clear_own(connection: Connection, compiled: CompiledView) -> None:
+    """Delete the rows of all attempts for this process's batches of the view, also of attempts without a report."""
+    for each in compiled.tables:  # ids are hexadecimal, so they sort alike in every collation
+        query = sql.SQL("DELETE FROM {} WHERE _attempt BETWEEN %s AND %s").format(table(each))
+        connection.execute(query, (_OWN, f"{_OWN}g"))
 
 
 def load(spark: SparkSession, settings: Settings, queries: Sequence[str], schema: StructType) -> DataFrame:
@@ -224,9 +243,12 @@ def sweep_all(connection: Connection) -> None:
 
 
 def _sweep(connection: Connection, name: str) -> None:
-    """Delete between the batches of a busy stream. If a rebuild is staging, the next sweep finds the rows."""
-    staging = sql.Identifier("stage", name)
-    with suppress(psycopg.errors.LockNotAvailable), connection.transaction():
+    """Delete between the batches of a busy stream. If a rebuild is staging, the next sweep finds the rows.
+
+    The table may have been dropped since it was listed, and its rows with it.
+    """
+    staging, passed_over = sql.Identifier("stage", name), (errors.LockNotAvailable, errors.UndefinedTable)
+    with suppress(*passed_over), connection.transaction():
         connection.execute("SELECT set_config('lock_timeout', %s, true)", (_SWEEP_WAITS,))
         connection.execute(f"SELECT pg_advisory_xact_lock({Locks.STAGED_ROWS})", (name,))
         connection.execute(sql.SQL("DELETE FROM {}").format(staging))
@@ -236,11 +258,11 @@ def table(target: Table) -> sql.Identifier:
     return sql.Identifier("stage", target.name)
 
 
-def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _loader(target: str, uri: str, prefix: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that runs in the executors' Python: Arrow batches in, one report out."""
 
     def load_attempt(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        attempt = _load(target, partial(adbc_sessions.new, uri), batches)
+        attempt = _load(target, partial(adbc_sessions.new, uri), prefix, batches)
         if attempt is not None:
             yield attempt.report()
 
@@ -248,14 +270,17 @@ def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
 
 
 def _load(
-    target: str, session: Callable[[], AbstractContextManager[adbc.Connection]], batches: Iterable[pa.RecordBatch]
+    target: str,
+    session: Callable[[], AbstractContextManager[adbc.Connection]],
+    prefix: str,
+    batches: Iterable[pa.RecordBatch],
 ) -> "_Attempt | None":
     """Load batches in one transaction. None if they have no rows."""
     non_empty = (batch for batch in batches if batch.num_rows)
     first = next(non_empty, None)
     if first is None:
         return None
-    attempt = _Attempt(str(uuid.uuid4()))
+    attempt = _Attempt(prefix + secrets.token_hex(_ID_BYTES))
     tagged = map(attempt.tag, chain([first], non_empty))
     reader = pa.RecordBatchReader.from_batches(attempt.tag_schema(first.schema), tagged)
     with session() as opened, closing(opened.cursor()) as cursor:

@@ -13,9 +13,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-
-import psycopg
 
 from truelog.archive.table import archived_reach
 from truelog.batch.batch_context import BatchContext, open_batch
@@ -23,11 +22,13 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.erasure import ledger
 from truelog.kernel import clock, merge
 from truelog.kernel.merge import Merge
+from truelog.lineage.job import Catalogue
+from truelog.lineage.run import batch_run
 from truelog.log.positions import Positions
 from truelog.reconcile.reconcile import reconcile
 from truelog.storage.database import Connection, allow_pauses, connect
 from truelog.support import faults, wait
-from truelog.support.errors import ArchiveBehind, NotReady, Stale, TruelogError
+from truelog.support.errors import NotReady, Stale, describe
 from truelog.support.setting_groups.versions import CutOver
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
@@ -37,13 +38,15 @@ from truelog.versions.cut_over import cut_over
 from truelog.versions.version_state import VersionState, version_states
 
 _POLL_SECONDS = 0.5
+_SHARED = "a share of the readers gets it, and the others move only on request, with `truelog versions cut-over`"
 _HELD = "readers were moved back from it, so they return only on request, with `truelog versions cut-over`"
 
 # A version that was found to differ is not built again until its proof would be too old anyway.
 _DUE = """
     SELECT s.view FROM truelog.version_status s JOIN truelog.predecessor USING (view, version)
     WHERE s.declared AND NOT s.batch_only AND NOT s.held AND s.state <> 'STALLED'
-        AND (NOT s.built OR s.verdict = '' OR s.verdict_age > %(seconds)s OR (%(moves)s AND s.verdict = 'EQUAL'))
+        AND (NOT s.built OR s.verdict = '' OR s.verdict_age > %(seconds)s
+            OR (%(moves)s AND s.verdict = 'EQUAL' AND s.share = 0))
     ORDER BY s.view
 """
 
@@ -62,6 +65,7 @@ class Built:
     verdict: str = ""
     moved: bool = False
     reason: str = ""
+    failed: bool = False  # by an error, which is the reason; a version that is not ready yet has not failed
 
     def as_dict(self) -> dict[str, Any]:
         """The stable format for scripts."""
@@ -82,7 +86,7 @@ def build_versions(settings: Settings, views: Sequence[str], report: Report, *, 
     A version that cannot be built or proved has a reason, and does not stop the others.
     """
     with open_batch(settings, "truelog versions", views) as context:
-        refused = [Built(view, 0, reason=reason) for view, reason in context.views.refused.items()]
+        refused = [Built(view, 0, reason=reason, failed=True) for view, reason in context.views.refused.items()]
         return refused + [
             build_version(context, each, report, moves=moves, doer=doer) for each in context.views.compiled
         ]
@@ -99,7 +103,9 @@ def build_version(context: BatchContext, compiled: CompiledView, report: Report,
                 return Built(name, version, reason="readers see it already")
             if not _state(settings, connection, compiled).built:
                 report(f"{name}: building version {version} from the archive")
-                at = fill(Rebuilder(context, connection, compiled))  # 1
+                job = partial(Catalogue(settings, context.spark, context.event_types).rebuild, compiled)
+                with batch_run(settings, job):
+                    at = fill(Rebuilder(context, connection, compiled))  # 1
                 filled = True
                 report(f"{name}: version {version} is built at {at.as_json()}")
             _wait_for_stream(settings, connection, compiled, report)  # 2
@@ -110,15 +116,17 @@ def build_version(context: BatchContext, compiled: CompiledView, report: Report,
         verdict = state.verdict
         if obstacle := state.obstacle(settings.cut_over_proof_seconds):
             return Built(name, version, filled, verdict, reason=obstacle)
-        if moves and state.held:
-            return Built(name, version, filled, verdict, reason=_HELD)
+        if moves and (state.held or state.share):
+            return Built(name, version, filled, verdict, reason=_HELD if state.held else _SHARED)
         if moves:
             cut_over(settings, name, version, doer=doer)  # 4
             report(f"{name}: readers see version {version}")
         return Built(name, version, filled, verdict, moved=moves)
-    except (TruelogError, psycopg.Error) as error:
+    except NotReady as waits:
+        return Built(name, version, filled, verdict, reason=str(waits))
+    except Exception as error:
         log.exception("version %s of %s could not be built, proved or shown", version, name)
-        return Built(name, version, filled, verdict, reason=str(error))
+        return Built(name, version, filled, verdict, reason=describe(error), failed=True)
 
 
 def fill(rebuilder: Rebuilder) -> Positions:
@@ -127,7 +135,7 @@ def fill(rebuilder: Rebuilder) -> Positions:
     Raises:
         CodeChanged: the view's code is not the code that made its table.
         NotMade: the view has no table.
-        ArchiveBehind: the archive contains no record of the view's topics yet.
+        NotReady: the archive contains no record of the view's topics yet.
         Stale: the version has rows already, the log's clock is not known, or an erasure has changed the archive since.
             Run it again.
     """
@@ -135,7 +143,7 @@ def fill(rebuilder: Rebuilder) -> Positions:
     table.require_same_code(connection, compiled)
     at, epochs = archived_reach(rebuilder.context.settings, compiled.view.topics)
     if not at.offsets:
-        raise ArchiveBehind(f"the archive contains no record of the topics of {compiled.name} yet")
+        raise NotReady(f"the archive contains no record of the topics of {compiled.name} yet")
     began, erasures = time.monotonic(), ledger.rewritten(connection)
     staged = rebuilder.exclude_and_retry(
         at, lambda: rebuilder.countable_events(Positions(), at), lambda: rebuilder.stage_rows(at)

@@ -9,6 +9,7 @@ holds a lock, the transaction is repeated.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
@@ -51,7 +52,7 @@ def cut_over(settings: Settings, view: str, version: int | None = None, *, doer:
     """
     with connect(settings, autocommit=True) as connection:
         states = version_states(settings, connection, [view])
-        to = _chosen(view, states, version)
+        to = chosen(view, states, version)
         if obstacle := to.obstacle(settings.cut_over_proof_seconds):
             raise NotReady(obstacle)
         return _move(settings, connection, Move(view, serving(view, states).version, to.version), doer)
@@ -94,24 +95,34 @@ def serving(view: str, states: list[VersionState]) -> VersionState:
     return found[0]
 
 
-def _chosen(view: str, states: list[VersionState], version: int | None) -> VersionState:
-    chosen = [each for each in states if (each.declared if version is None else each.version == version)]
-    if not chosen:
+def chosen(view: str, states: list[VersionState], version: int | None) -> VersionState:
+    """The version to which readers are to move: the declared version if None.
+
+    Raises:
+        BadInput: there is no such version, or readers see it already.
+    """
+    found = [each for each in states if (each.declared if version is None else each.version == version)]
+    if not found:
         which = "declared version that an application has deployed" if version is None else f"version {version}"
         raise BadInput(f"{view} has no {which}: see `truelog versions list`.")
-    if chosen[0].serving:
-        raise BadInput(f"Readers of {view} see version {chosen[0].version} already.")
-    return chosen[0]
+    if found[0].serving:
+        raise BadInput(f"Readers of {view} see version {found[0].version} already.")
+    return found[0]
 
 
-def _move(settings: Settings, connection: Connection, move: Move, doer: str) -> Move:
+def when_level(settings: Settings, connection: Connection, move: Move, act: Callable[[], None]) -> None:
+    """Act in a transaction in which the version has all records that readers see.
+
+    Raises:
+        BadInput: readers have moved meanwhile.
+        NotReady: the version lacks records, or a query or a merge holds what readers see.
+    """
     until = time.monotonic() + settings.cut_over_catch_up_seconds
     while True:
         try:
             seconds = max(until - time.monotonic(), 0.0)
-            if _catches_up(settings, connection, move, seconds) and _try(settings, connection, move, doer):
-                faults.reach("cut_over.committed")
-                return move
+            if _catches_up(settings, connection, move, seconds) and _try(settings, connection, move, act):
+                return
         except psycopg.errors.LockNotAvailable as error:
             if time.monotonic() >= until:
                 raise NotReady(f"A query holds what readers of {move.view} see, or a merge takes long.") from error
@@ -122,8 +133,24 @@ def _move(settings: Settings, connection: Connection, move: Move, doer: str) -> 
             )
 
 
-def _try(settings: Settings, connection: Connection, move: Move, doer: str) -> bool:
-    """Move in one transaction, unless the version does not get the last records soon. Return whether readers moved.
+def _move(settings: Settings, connection: Connection, move: Move, doer: str) -> Move:
+    def act() -> None:
+        shared = readable.shared(connection, move.view)
+        readable.show(connection, move.view, move.version)  # 3
+        connection.execute(_HELD, {"view": move.view, "held": move.former if move.holds else None})
+        about = f"from version {move.former} to version {move.version}"
+        if shared is not None:
+            about += f"; before, {shared[1]} % of the API's readers got version {shared[0]}"
+        audit_trail.record_operation(connection, OperationKind.CUT_OVER, move.view, doer, about)
+        faults.reach("cut_over.shown")
+
+    when_level(settings, connection, move, act)
+    faults.reach("cut_over.committed")
+    return move
+
+
+def _try(settings: Settings, connection: Connection, move: Move, act: Callable[[], None]) -> bool:
+    """Act in one transaction, unless the version does not get the last records soon. Return whether it has acted.
 
     Raises:
         LockNotAvailable: of psycopg.
@@ -136,11 +163,7 @@ def _try(settings: Settings, connection: Connection, move: Move, doer: str) -> b
             raise BadInput(f"Readers of {move.view} have moved to version {served} meanwhile.")
         if not _catches_up(settings, connection, move, _LOCKED_SECONDS):  # 2
             return False
-        readable.show(connection, move.view, move.version)  # 3
-        connection.execute(_HELD, {"view": move.view, "held": move.former if move.holds else None})
-        about = f"from version {move.former} to version {move.version}"
-        audit_trail.record_operation(connection, OperationKind.CUT_OVER, move.view, doer, about)
-        faults.reach("cut_over.shown")
+        act()
     return True
 
 

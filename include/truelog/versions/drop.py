@@ -19,7 +19,7 @@ def drop(settings: Settings, view: str, version: int, *, doer: str) -> None:
     """Drop a version. There is no way back to it then.
 
     Raises:
-        BadInput: there is no such version, readers see it, or the view's file declares it.
+        BadInput: there is no such version, readers or a share of them see it, or the view's file declares it.
         NotReady: its application still runs it, or a reader still uses its tables.
     """
     with connect(settings, autocommit=True) as connection:
@@ -28,6 +28,11 @@ def drop(settings: Settings, view: str, version: int, *, doer: str) -> None:
             state = _state(settings, connection, view, version)
             if state.serving:
                 raise BadInput(f"Readers of {view} see version {version}. Move them to another version first.")
+            if state.share:
+                raise BadInput(
+                    f"{state.share} % of the API's readers of {view} get version {version}. Take the share back first: "
+                    f"`truelog versions share {view} {version} 0`."
+                )
             if state.declared:
                 raise BadInput(f"The file of {view} declares version {version}. Change `version` in the file first.")
             connection.execute(_LEAVE, (view, version))

@@ -14,7 +14,7 @@ from truelog.views.catalogue import table_name
 
 _STATES = """
     SELECT view, version, serving, declared, coalesce(left_at > now() - make_interval(secs => %(former)s), false), held,
-        batch_only, state, reason, built, behind, rows, verdict, verdict_age, made_at, deployed_at
+        batch_only, state, reason, built, behind, rows, verdict, verdict_age, made_at, deployed_at, share
     FROM truelog.version_status WHERE %(views)s::text[] IS NULL OR view = ANY(%(views)s) ORDER BY view, version
 """
 
@@ -38,6 +38,7 @@ class VersionState:
     declared: the view's file declares it. former: readers saw it before, and its stream goes on for the way back.
     held: readers were moved back from it, so they return only on request.
     behind: how many records it lacks that readers see. verdict: of its last conclusive comparison; "" if there is none.
+    share: how many percent of the API's readers get it before a cut-over.
     """
 
     view: str
@@ -56,6 +57,7 @@ class VersionState:
     verdict_age: float | None
     made_at: datetime
     deployed_at: datetime | None
+    share: int
 
     @property
     def runs(self) -> bool:

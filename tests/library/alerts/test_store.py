@@ -134,6 +134,8 @@ def test_a_silence_holds_back_notifications_until_it_ends(database: Connection) 
     for pattern, hours in (("", 1), ("*", 0), ("*", -1)):
         with pytest.raises(BadInput, match="needs a key pattern"):
             alert_store.add_silence(database, pattern, timedelta(hours=hours), by="ann", why="")
+    with pytest.raises(BadInput, match=r"a key is KIND/SUBJECT. Write 'application_down/\*' for a kind"):
+        alert_store.add_silence(database, "application_down", timedelta(hours=1), by="ann", why="")
 
 
 def notifications(database: Connection) -> dict[str, list[str]]:

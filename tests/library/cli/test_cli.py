@@ -39,6 +39,22 @@ def test_a_home_without_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
     assert "truelog up" in ended.stderr
 
 
+@pytest.mark.parametrize("words", [[TRUELOG, "up", "s3"], [sys.executable, "-m", "runtime"]])
+def test_one_command_at_a_time_sets_up_a_home(tmp_path: Path, words: list[str]) -> None:
+    import runtime
+
+    environment = {"TRUELOG_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "TRUELOG_JARS": "/nowhere"}
+    with (
+        runtime.exclusive(tmp_path),
+        subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as second,
+    ):
+        assert second.stderr is not None
+        said = second.stderr.readline()
+        second.kill()
+    assert f"another command sets up {tmp_path}" in said
+    assert not (tmp_path / "settings.env").exists()
+
+
 def test_status_of_stopped_services_is_1() -> None:
     import runtime
 

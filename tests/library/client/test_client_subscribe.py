@@ -9,14 +9,18 @@ import pytest
 
 import runtime
 from runtime import keeper
+from tests.deadline import deadline
 from tests.library.listener import Listener, listening
 from tests.library.relay.published import Published, publishing
-from tests.library.services.api.streaming import serving
+from tests.library.services.api.streaming import Served, serving
 from truelog.client.async_client import AsyncClient
 from truelog.client.client import Client
 from truelog.client.errors import NotFound, NotPermitted, Refused, Unavailable
+from truelog.client.update import Update
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
+
+STREAMS = 101  # one more than the connections that httpx permits by default
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,16 @@ def test_a_client_gives_up_after_its_time_limit(receiver: Listener) -> None:
     receiver.back()
 
 
+def require_whole_after_resync(
+    served: Served, view: Published, updates: Iterator[Update], rows: dict[str, Mapping[str, Any]]
+) -> None:
+    served.subscriptions._tails[view.compiled.name, 1].resync("a test")
+    again = next(updates)
+    again.apply(rows)
+    assert again.is_whole
+    require_equal(rows, view)
+
+
 def test_a_resync_in_the_stream_replaces_the_rows(postgresql: Settings, view: Published) -> None:
     view.change({"p1": "1"})
     rows: dict[str, Mapping[str, Any]] = {}
@@ -117,9 +131,42 @@ def test_a_resync_in_the_stream_replaces_the_rows(postgresql: Settings, view: Pu
             updates = client.subscribe(view.compiled.name)
             next(updates).apply(rows)
             view.change_unpublished({"p2": "2"}, "p1")
-            served.subscriptions._tails[view.compiled.name].resync("a test")
-            again = next(updates)
-            again.apply(rows)
-            assert again.is_whole
-            require_equal(rows, view)
-            updates.close()
+            require_whole_after_resync(served, view, updates, rows)
+
+
+def test_a_resync_ends_the_place_that_the_caller_gave(postgresql: Settings, view: Published) -> None:
+    """The service still knows this place, and would go on from it."""
+    view.change({"p1": "1"})
+    rows: dict[str, Mapping[str, Any]] = {}
+    with serving(postgresql) as served:
+        with served.following(view.compiled.name) as told:
+            told.next()
+        view.change({"p2": "2"})
+        with Client(**arguments(postgresql) | {"api": served.url}) as client:
+            updates = client.subscribe(view.compiled.name, last_event_id=told.place)
+            first = next(updates)
+            assert (first.is_whole, first.number) == (False, 2)
+            view.change_unpublished({"p3": "3"}, "p1")
+            require_whole_after_resync(served, view, updates, rows)
+
+
+def test_subscriptions_leave_a_connection_for_other_calls(postgresql: Settings, view: Published) -> None:
+    view.change({"p1": "1"})
+    with Client(**arguments(postgresql), seconds=deadline(10)) as client:
+        streams = [client.subscribe(view.compiled.name) for _ in range(STREAMS)]
+        assert all(next(each).is_whole for each in streams)
+        assert [row["product"] for row in client.rows(view.compiled.name).rows] == ["p1"]
+        for each in streams:
+            each.close()
+
+
+def test_subscriptions_of_the_asynchronous_client_do_so_too(postgresql: Settings, view: Published) -> None:
+    view.change({"p1": "1"})
+
+    async def story() -> None:
+        async with AsyncClient(**arguments(postgresql), seconds=deadline(10)) as client:
+            streams = [client.subscribe(view.compiled.name) for _ in range(STREAMS)]
+            assert all([(await anext(each)).is_whole for each in streams])
+            assert [row["product"] for row in (await client.rows(view.compiled.name)).rows] == ["p1"]
+
+    asyncio.run(story())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from tests.deadline import deadline, until
 from tests.library.relay.published import Published, declared, deployed, publish_all
@@ -101,6 +102,39 @@ def test_a_reader_that_was_away_for_too_long_begins_again(view: Published, monke
         assert table.follow()
         require_equal(table, view)
         assert "ghost" not in table._read
+
+
+@pytest.mark.parametrize("missing", [output_table._EARLIEST, output_table._LATEST], ids=["first", "end"])
+@pytest.mark.parametrize("reason", ["created again", "away for too long"])
+def test_a_beginning_without_an_answer_is_repeated(
+    view: Published, monkeypatch: pytest.MonkeyPatch, reason: str, missing: OffsetSpec
+) -> None:
+    """The rows before it stay visible, and the reader does not go on with them."""
+    view.change({"p1": "1", "p2": "1"})
+    publish_all(view.settings)
+    with opened(view) as table:
+        table._read = {"ghost": {"product": "ghost", "amount": 1}}  # and neither p1 nor p2
+        shown, offset = table.rows, table._offset
+        if reason == "created again":
+            table._id = "of another topic"
+        else:
+            now = output_table._now
+            monkeypatch.setattr(output_table, "_now", lambda: (now()[0], now()[1] + 2 * 86_400))
+
+        def unanswered(spec: OffsetSpec) -> int:
+            if spec is missing:
+                raise Unavailable("a test")
+            return offset(spec)
+
+        with monkeypatch.context() as silence:
+            silence.setattr(table, "_offset", unanswered)
+            with pytest.raises(Unavailable, match="a test"):
+                table.follow()
+        assert table.rows == shown
+        assert table.follow()
+        require_equal(table, view)
+        assert "ghost" not in table._read
+        assert not table.follow()
 
 
 def test_a_compacted_topic_gives_the_table(view: Published, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from runtime import kafka, keeper
+from runtime.postgresql import admin
 from tests.deadline import until
 from tests.library.commands.command_client import (
     CART,
@@ -23,16 +24,14 @@ from tests.library.commands.command_client import (
 )
 from tests.library.commands.log_contents import in_log
 from tests.scenes.restarts import pids, require_restarted
-from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import COLLECTOR_ROLE, Settings
 
 pytestmark = [pytest.mark.own_servers, pytest.mark.nightly]
 
 COMMANDS = 60
-OTHER_SESSIONS = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
-    "AND usename = current_user AND pid <> pg_backend_pid()"
+OF_COLLECTORS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = %s"
 )
 
 
@@ -89,8 +88,8 @@ def test_while_kafka_is_down_commands_get_receipts(platform: Settings, collector
         refused = collector.send("remove_from_cart", **cart, product="chair")
         assert (refused.status, refused.json["refused"]) == (409, "chair is not in the cart")
         assert added(collector, cart["cart_id"], 1) == answers[0]
-        with connect(platform, autocommit=True) as connection:
-            assert connection.execute(OTHER_SESSIONS).fetchall()
+        with admin(platform, platform.database_name) as connection:
+            assert connection.execute(OF_COLLECTORS, (COLLECTOR_ROLE,)).fetchall()
         until(lambda: require_refused(collector, cart, "Kafka"), 60, "a refusal because of Kafka")
     assert send_until_answered([collector], "check_out_cart", new_name(), **cart).json["version"] == 3
     for answer in answers:

@@ -1,11 +1,13 @@
 """Decisions without services: laws of the cart, and how a decision uses versions and claims."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import create_model
 
 from tests.library.commands.decisions import COMMANDS, TYPES, request
 from truelog.commands.catalogue import Catalogue
@@ -15,6 +17,7 @@ from truelog.commands.declaration import Command, NewEvent, Refused
 from truelog.commands.folding.states import KeyName, KeyState, States
 from truelog.commands.request import CommandRequest, InvalidCommandError
 from truelog.support.errors import BadDeclaration
+from truelog.support.setting_groups.services import MOST_EVENT_BYTES
 
 NOW = datetime(2026, 11, 25, 10, tzinfo=UTC)
 CART: dict[str, Any] = {"cart_id": "c1", "visitor_id": "v1"}
@@ -138,6 +141,20 @@ def test_a_refusing_decision_claims_nothing() -> None:
     assert states[KeyName(CLAIM, "username:ann")] == KeyState({}, 0)
 
 
+def test_a_command_with_an_event_that_kafka_would_refuse_is_refused() -> None:
+    """An event type of your own may have a text of any length. In the log, each of these letters has six bytes."""
+    carts = TYPES["cart_event"]
+    unlimited = create_model("unlimited", __base__=carts.model, product=(str | None, None))
+    types = {**TYPES, "cart_event": replace(carts, model=unlimited)}
+    large = NewEvent("cart_event", {**ADDED.payload, "product": "é" * (MOST_EVENT_BYTES // 6)})
+    command = _register([ADDED, large], "ann", "c1")
+    states = none_of(command)
+    outcome = decide(types, states, command, NOW)
+    assert (outcome.status, outcome.events) == (REFUSED, ())
+    assert "more than 700,000 bytes" in outcome.answer["refused"]
+    assert states[KeyName("cart_event", "c1")] == KeyState({}, 0)
+
+
 BAD = {
     "no event": ([], "without an event"),
     "another key": ([NewEvent("cart_event", {**ADDED.payload, "cart_id": "c9"})], "neither its key"),
@@ -163,6 +180,7 @@ def test_a_bad_decision_changes_nothing(case: str) -> None:
         (b"[]", "body"),
         (b'{"cart_id": "c", "cart_id": "d", "visitor_id": "v"}', "body"),
         (b'{"cart_id": "a\\u0000", "visitor_id": "v"}', "body"),
+        (b'{"cart_id": "a\\\\\\u0000", "visitor_id": "v"}', "body"),
         (b'{"cart_id": 1, "visitor_id": "v"}', "cart_id"),
         (b'{"cart_id": "c", "visitor_id": "v", "more": 1}', "more"),
         (b'{"cart_id": "c", "visitor_id": "v", "expected_version": -1}', "expected_version"),
@@ -175,3 +193,8 @@ def test_an_invalid_body_is_refused_with_its_field(body: bytes, field: str) -> N
     with pytest.raises(InvalidCommandError) as invalid:
         parse(COMMANDS, "check_out_cart", body, Sender("shop"))
     assert invalid.value.field == field
+
+
+def test_a_text_may_have_a_backslash_before_u0000() -> None:
+    """These six characters are not the character U+0000."""
+    assert request("check_out_cart", cart_id="a\\u0000", visitor_id="v").key == "a\\u0000"

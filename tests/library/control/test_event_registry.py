@@ -81,7 +81,7 @@ def confirmed(settings: Settings) -> EventType:
 def check(settings: Settings, known: EventType) -> None:
     """What a process does before it writes a batch that ends at the log's end."""
     with connect(settings, autocommit=True) as connection:
-        event_registry.require_known(connection, {NAME: known}, topics.end_offsets(settings, [NAME]))
+        event_registry.require_known(settings, connection, {NAME: known}, topics.end_offsets(settings, [NAME]))
 
 
 def test_the_first_version_judges_from_the_first_offset(topic: Settings) -> None:
@@ -258,7 +258,7 @@ def test_a_check_waits_for_a_running_registration(topic: Settings) -> None:
         def checking() -> None:
             try:
                 with connect(topic, autocommit=True) as connection:
-                    event_registry.require_known(connection, {NAME: before}, end)
+                    event_registry.require_known(topic, connection, {NAME: before}, end)
                 answers.append(None)
             except MeaningChanged as refused:
                 answers.append(refused)
@@ -293,6 +293,6 @@ def test_every_declared_event_type_can_be_registered(topic: Settings) -> None:
 def test_the_lock_is_not_held_after_the_check(topic: Settings) -> None:
     event_registry.register(topic, SHORT)
     with connect(topic, autocommit=True) as connection, connect(topic) as other:
-        event_registry.require_known(connection, {NAME: registered(topic)}, topics.end_offsets(topic, [NAME]))
+        event_registry.require_known(topic, connection, {NAME: registered(topic)}, topics.end_offsets(topic, [NAME]))
         taken = other.execute("SELECT pg_try_advisory_xact_lock(hashtext('truelog.event_version'))").fetchone()
     assert taken == (True,)

@@ -124,4 +124,4 @@ def test_they_share_the_lock_and_the_requests(both: Settings) -> None:
         mock.patch.object(bucket, "s3_client", wraps=bucket.s3_client) as clients,
     ):
         assert event_registry.register_all(both, declared_both(40)) == {}
-    assert (connections.call_count, brokers.call_count, clients.call_count) == (1, 1, 2)
+    assert (connections.call_count, brokers.call_count, clients.call_count) == (1, 1, 3)

@@ -10,6 +10,7 @@ import pytest
 from tests.builders.erasures import an_erasure, forget_erasures, lacks, restored_from_a_dump
 from tests.builders.views import a_view, forget
 from tests.library.versions.two_versions import deploy_two
+from truelog.cli.commands import services
 from truelog.erasure import hold, ledger
 from truelog.erasure.erasure import Erasure
 from truelog.erasure.ledger import Step
@@ -60,6 +61,12 @@ def test_all_views_are_held_back_until_the_topic_is_read(views: Connection) -> N
     restored_from_a_dump(views)
     assert not hold.is_read(views)
     assert hold.held_versions(views) == {LIKES, TWEETS}
+
+
+def test_a_platform_that_lacks_erasures_is_not_fine(postgresql: Settings, views: Connection) -> None:
+    assert services._show(postgresql, [], as_json=True)
+    lacks(views, 2)
+    assert not services._show(postgresql, [], as_json=True)
 
 
 def test_an_adopted_erasure_holds_back_the_views_of_its_topics(views: Connection) -> None:

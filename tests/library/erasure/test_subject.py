@@ -96,9 +96,36 @@ def test_quotes_of_any_kind_surround_a_value() -> None:
     assert ("ip", "5") not in named_in_text(FIELDS, b"cannot cast '5' to INT")
 
 
-@pytest.mark.parametrize(("value", "clear"), [("ann-1", True), ("5", False), ("ann lee", False), ("o'hara", False)])
+CLEAR = ("ann-1", "ann.lee", "203.0.113.7", "2001:db8::1", "::1", "1:2:3:4:5:6:7:8", "1.2.3", "1" * 100_000 + "x")
+UNCLEAR = ("5", "-5.5", ".5e+7", "5.", "ann lee", "o'hara", "ann.", "/ann", "12:30:45", "2001:db8::", "...", "")
+
+
+@pytest.mark.parametrize(("value", "clear"), [(each, True) for each in CLEAR] + [(each, False) for each in UNCLEAR])
 def test_a_value_is_clear_if_it_is_one_word_and_no_number(value: str, clear: bool) -> None:
     assert is_clear(value) is clear
+
+
+@pytest.mark.parametrize("address", ["203.0.113.7", "2001:db8::1", "::1", "2001:db8:0:0:1:2:3:4", "::ffff:203.0.113.7"])
+@pytest.mark.parametrize(
+    "text", [b"%b - -", b'{"client_ip":"%b"}', b"refused %b now", b"refused %b.", b"x=(%b), y", b"ip:[%b]:443"]
+)
+def test_an_address_is_a_word_of_any_text_and_no_number(address: str, text: bytes) -> None:
+    written = text % address.encode()
+    assert is_clear(address)
+    assert ("ip", address) in named_in_text(FIELDS, written)
+    assert (("ip", address) in named(written)) is not written.startswith(b"{")  # no field of an object has it
+
+
+@pytest.mark.parametrize(
+    "text", [b"no row is for ann.", b"ann!", b"'x' /ann/ \xe2\x80\xa6", b"who is ann\xe2\x80\xa6?"]
+)
+def test_punctuation_at_its_ends_does_not_hide_a_word(text: bytes) -> None:
+    assert ("person_id", "ann") in named_in_text(FIELDS, text)
+
+
+@pytest.mark.parametrize("text", [b"at most 5.", b"5!", b"/5/", b"'5'.", b"at 12:30:5", b"... 5 ..."])
+def test_a_number_with_punctuation_names_nobody(text: bytes) -> None:
+    assert not {("ip", "5"), ("ip", "5."), ("ip", "...")} & named_in_text(FIELDS, text)
 
 
 def test_a_hash_depends_on_the_secret_the_field_and_the_value() -> None:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Mapping
 
+import psycopg
 import pytest
 
 from tests.builders.commands import forget_commands as empty_command_log
@@ -113,6 +114,27 @@ def test_a_number_that_names_the_person_says_nothing_in_the_commands_of_others(s
         "SELECT key, idempotency_key FROM truelog.command ORDER BY idempotency_key"
     ).fetchall()
     assert kept == [("username:bobby", "second"), ("username:bobby", "third"), ("", None)]
+
+
+def test_a_crash_leaves_no_decision_about_an_event_that_is_forgotten(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.decide(claim(PERSON, name="xq", key="first"), claim("bob", name="bobby", key="second"))
+    shop.publish()
+    shop.read()
+    erasure = erasure_of(shop, PERSON, shop.readings[CLAIM].offsets)
+    an_erasure(shop.connection, erasure)
+    with monkeypatch.context() as failing:
+        failing.setattr(command_copies, "_FORGET_DECISIONS", "SELECT 1 / 0, %s, %s, %s")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            forget_commands(shop.connection, TYPES, Erasures(SECRET, (erasure,)))
+    forget_commands(shop.connection, TYPES, Erasures(SECRET, (erasure,)))
+    kept = "SELECT key, idempotency_key, body_sha256 <> '', answer FROM truelog.command ORDER BY idempotency_key"
+    [other, forgotten] = shop.connection.execute(kept.encode()).fetchall()
+    assert other[:3] == ("username:bobby", "second", True)
+    assert forgotten[:3] == ("", None, False)
+    assert PERSON not in str(forgotten)
+    assert "xq" not in str(forgotten)
 
 
 def test_an_erasure_waits_until_the_reader_has_found_the_events(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

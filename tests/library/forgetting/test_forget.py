@@ -53,9 +53,11 @@ from truelog.reconcile.certificate_verifier import CertificateCheck, Certificate
 from truelog.relay.view_feed import topic_of
 from truelog.replays.replay import Wanted, make_from
 from truelog.replays.store import replays
+from truelog.sources.access_log import kept_aside
 from truelog.spark.session import session
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import BadInput, NotForgotten, NotSetUp
+from truelog.support.files import private_folder
 from truelog.support.settings import Settings
 
 DOER = "tester"
@@ -160,7 +162,7 @@ def require_preview(town: Town) -> None:
 
 
 def leave_more_traces(town: Town) -> None:
-    """A replay, a repair of a version that is gone, and a view whose file was deleted."""
+    """A replay, a repair of a version that is gone, a view whose file was deleted, and lines that an import kept."""
     compiled = renamed(town.view("sessions"), "copy")
     copied = Wanted("sessions", "copy", timedelta(days=1), 1_000_000)
     make_from(town.context, compiled, copied, lambda *_: None, doer=DOER)
@@ -168,6 +170,7 @@ def leave_more_traces(town: Town) -> None:
     is_gone(town.connection, "gone")
     for view in ("gone", "sessions"):
         a_repair(town.connection, view, before={"text": TWEET})
+    private_folder(kept_aside.folder(town.settings)).joinpath("access.log.malformed").write_text(f"{PERSON}\n{THIRD}\n")
 
 
 def require_waits_for_commands(town: Town, erasure: Erasure, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,6 +249,7 @@ def test_a_version_that_readers_see_beside_the_declared_one_is_erased_too(town: 
 
 def require_forgotten(town: Town) -> None:
     """Nothing of the person is left, and all of the others is."""
+    assert kept_aside.folder(town.settings).joinpath("access.log.malformed").read_text() == f"{THIRD}\n"
     assert places_with(town.settings, town.connection, TRACES, ["erasure", RELAY_PLACES]) == []
     assert replays(town.connection) == []
     output = topic_of("home_timeline", town.view("home_timeline").view.version)

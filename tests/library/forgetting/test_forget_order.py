@@ -3,7 +3,8 @@
 Only the ledger is real. `test_forget.py` performs the steps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import cast
 from uuid import UUID
@@ -20,12 +21,24 @@ from truelog.erasure.erasure import Erasure
 from truelog.erasure.ledger import Step
 from truelog.erasure.secret import secret_of
 from truelog.erasure.subject import Subject, secret_check
+from truelog.forgetting import forget as forgetting
 from truelog.forgetting.forget import Forgetting, perform_all
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
+from truelog.support.errors import NotForgotten
 from truelog.support.settings import Settings
 
 VIEW = "likes"
+STEPS = (
+    "_publish",
+    "_wait_for_archive",
+    "_count",
+    "_rewrite",
+    "_expire",
+    "_drop_partials",
+    "_erase_views",
+    "_forget_copies",
+)
 
 
 @pytest.fixture
@@ -89,3 +102,41 @@ def test_an_error_of_postgresql_does_not_hold_back_the_next_erasure(
             perform_all(context(postgresql), session, [first, second], "tester")
     reached = [ledger.step_of(ledgers, each) for each in (first, second)]
     assert reached == [Step.VIEWS, Step.VIEWS if is_session_lost else Step.PROVED]
+
+
+@pytest.mark.parametrize(
+    ("later", "is_behind"),
+    [
+        (Positions({"like": {0: 7}}, {"like": "an-id"}), False),
+        (Positions({"like": {0: 9}}, {"like": "an-id"}), True),
+        (Positions({"like": {0: 2}}, {"like": "another"}), True),
+    ],
+)
+def test_a_repeated_command_also_covers_what_has_come_since_the_unfinished_one(
+    postgresql: Settings, ledgers: Connection, monkeypatch: pytest.MonkeyPatch, later: Positions, is_behind: bool
+) -> None:
+    known, other = adopted(postgresql, ledgers)
+    performed, failing = list[UUID](), [NotForgotten("not yet")]
+
+    def prove(each: Forgetting) -> None:
+        if failing:
+            raise failing.pop()
+        performed.append(each.erasure.id)
+
+    def command(number: int) -> Collection[forgetting.Forgotten]:
+        request = replace(known, id=UUID(int=number), ends=later)
+        monkeypatch.setattr(forgetting, "wanted", lambda *_: request)
+        return forgetting.forget(postgresql, [], "tester")
+
+    monkeypatch.setattr(forgetting, "open_batch", lambda *_: nullcontext(context(postgresql)))
+    for step in STEPS:
+        monkeypatch.setattr(Forgetting, step, lambda _: None)
+    monkeypatch.setattr(Forgetting, "_prove", prove)
+    with pytest.raises(NotForgotten, match="not yet"):
+        command(3)
+    assert ledger.unfinished(ledgers) == [known, other]  # repetitions do not add up
+    done = command(4)
+    assert performed == [known.id, *([UUID(int=4)] if is_behind else [])]
+    assert [each.entry.erasure.id for each in done] == performed
+    assert all(each.entry.is_finished for each in done)
+    assert ledger.unfinished(ledgers) == [other]

@@ -20,6 +20,7 @@ from truelog.support.errors import NotForgotten
 from truelog.support.settings import Settings
 from truelog.tables.shown import readable
 from truelog.versions.cut_over import cut_over
+from truelog.versions.share import share
 
 PERSON = "xanthippe-4711"
 SUBJECTS = frozenset({Subject.of(b"s", "person_id", PERSON)})
@@ -61,6 +62,19 @@ def test_a_version_in_use_stays(versions: TwoVersions) -> None:
     assert left(versions) == [1, 2]
     drop(versions, 1)
     assert (left(versions), versions.seen()) == ([2], [("a", 2)])
+
+
+def test_a_version_that_a_share_of_the_readers_gets_stays(versions: TwoVersions) -> None:
+    """Also when its application has ended, and its file declares another version."""
+    share(versions.settings, versions.name, 2, 10, doer="test")
+    view_status.forget_others(versions.connection, versions.application, [(versions.name, 1)])
+    with pytest.raises(NotForgotten, match="a share of the readers gets it"):
+        drop(versions, 2)
+    assert left(versions) == [1, 2]
+    share(versions.settings, versions.name, 2, 0, doer="test")
+    drop(versions, 2)
+    assert left(versions) == [1]
+    versions.store(1, [])  # nothing of the person is left for other tests
 
 
 def test_a_removed_view_leaves_with_what_is_stored_about_it(versions: TwoVersions) -> None:

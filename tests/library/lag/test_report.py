@@ -124,6 +124,20 @@ def test_an_old_sample_gives_its_time_but_no_numbers(sampled: Settings) -> None:
     assert f"truelog_lag_events{{{place.format('falling')}}} 100" in text
 
 
+def test_the_least_fresh_reader_is_an_unknown_one_or_else_the_latest(sampled: Settings) -> None:
+    now = time.time()
+
+    def least_fresh(*polls: ReaderPoll) -> str:
+        with connect(sampled) as connection:
+            forget_samples(connection)
+            lag_history.append(connection, judged(sampled, polls), seconds=3600)
+        return lag_report.least_fresh(lag_report.by_reader(lag_report.lag_rows_now(sampled, [UNSEEN, FINE, FALLING])))
+
+    assert least_fresh(reading(FINE, now, seconds=3.0), reading(FALLING, now)) == FINE
+    assert least_fresh(reading(FINE, now), reading(FALLING, now, seconds=3.0)) == FALLING
+    assert least_fresh(reading(FINE, now, seconds=3.0), reading(FALLING, now, blind="no topic")) == FALLING
+
+
 def test_only_the_archive_loses_what_the_log_drops(sampled: Settings) -> None:
     """Views read dropped records from the archive."""
     now = time.time()

@@ -28,3 +28,9 @@ def test_the_first_of_too_many_budgets_is_forgotten() -> None:
     for name in "abc":
         assert budgets.take(name, 1.0) == 0
     assert [budgets.take(name, 1.0) for name in "cba"] == [1, 1, 0]
+
+
+def test_names_that_were_refused_are_forgotten_too() -> None:
+    budgets = Budgets(1.0, 1.0, lambda: 0.0, names=2)
+    assert [budgets.take(name, 2.0) for name in "abcd"] == [1] * 4
+    assert list(budgets._budgets) == ["c", "d"]

@@ -15,7 +15,7 @@ from tests.speed import record_speed
 from truelog.limits import rate_answer as rate_limit_answer
 from truelog.limits.rate import DEFAULT, Block, Policy, Requests, Usage, canonical_address
 from truelog.log.positions import Positions
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, read_value
 from truelog.support.errors import NotSetUp
 from truelog.tables import deploy as table
 from truelog.views import catalogue
@@ -130,7 +130,15 @@ def test_an_answer_says_what_it_was_answered_from(deployed: Connection) -> None:
 def test_the_requests_of_an_address_are_read_by_index(deployed: Connection) -> None:
     deployed.execute("SET LOCAL enable_seqscan = off")
     parameters = {"addresses": [LIMITED], "since": [before(3610)], "at": AT}
-    lines = [str(line) for (line,) in deployed.execute(b"EXPLAIN " + rate_limit_answer._REQUESTS.encode(), parameters)]
+    body = str(read_value(deployed, "SELECT prosrc FROM pg_proc WHERE oid = 'truelog.requests_of'::regproc"))
+    query = body.partition("RETURN QUERY ")[2].partition(";")[0]
+    for name, parameter in {
+        "addresses": "%(addresses)s::text[]",
+        "since": "%(since)s::timestamptz[]",
+        "until": "%(at)s",
+    }.items():
+        query = query.replace(name, parameter)
+    lines = [str(line) for (line,) in deployed.execute(f"EXPLAIN {query}".encode(), parameters)]
     conditions = [line for line in lines if "Index Cond" in line and "ip = " in line]
     assert len(conditions) == 2, "one for each layer"
     assert all("pane >" in each and "pane <=" in each for each in conditions), lines

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -16,8 +17,8 @@ from tests.builders.applications import a_launch, an_application, an_operation, 
 from tests.builders.comparisons import a_base, a_certificate, a_reconciliation, a_repair, a_validation
 from tests.builders.past import a_question, forget_questions
 from tests.builders.rows import NO_TIME
-from tests.builders.views import forget
-from tests.deadline import until
+from tests.builders.views import a_share, forget
+from tests.deadline import deadline, until
 from tests.library.kernel.zombie import at, counter, stage_events
 from truelog.archive.table import open_catalog
 from truelog.batch import base, partials
@@ -168,6 +169,20 @@ def test_a_version_that_readers_see_is_not_dropped_although_the_application_repo
     forget(connection, name)
 
 
+def test_a_version_that_a_share_of_the_readers_gets_is_not_dropped(
+    connection: Connection, postgresql: Settings, s3: Settings
+) -> None:
+    shared, other = (f"v{uuid.uuid4().hex[:8]}" for _ in range(2))
+    for name, version in product((shared, other), (1, 2)):
+        table.deploy_table(connection, counter(name, version))
+        view_status.record_state(connection, f"of {name}", name, 3, "r")
+    a_share(connection, shared, 1, 10)
+
+    assert drop_superseded(postgresql.model_copy(update={"superseded_keep_seconds": 1e-6})) == [Version(other, 1)]
+
+    forget(connection, shared, other)
+
+
 def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
     connection: Connection, postgresql: Settings
 ) -> None:
@@ -191,6 +206,23 @@ def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
         assert left(connection, rows) == [1]
     stage.sweep_all(connection)
     assert left(connection, rows) == [0]
+
+
+def test_a_table_that_is_dropped_while_it_is_swept_is_passed_over(connection: Connection, postgresql: Settings) -> None:
+    compiled = counter(f"v{uuid.uuid4().hex[:8]}")
+    table.deploy_table(connection, compiled)
+    sweeper = "FROM pg_stat_activity WHERE pid = %s AND datname = current_database()"
+
+    def require_waiting() -> None:
+        if left(connection, f"SELECT wait_event_type {sweeper}", upkeep.info.backend_pid) != ["Lock"]:
+            raise ServiceDown("the sweep has not reached the table")
+
+    with connect(postgresql, autocommit=True) as upkeep, ThreadPoolExecutor(1) as pool:
+        with stage.held(connection, compiled):
+            sweeping = pool.submit(stage.sweep_all, upkeep)
+            until(require_waiting, 10, "the sweep")
+            connection.execute(sql.SQL("DROP TABLE {}").format(stage.table(compiled.own)))
+        sweeping.result(deadline(20))
 
 
 def test_two_thousand_small_batches_leave_few_dead_rows(connection: Connection, postgresql: Settings) -> None:

@@ -1,17 +1,21 @@
 """What each kind of channel gets, on real servers."""
 
+import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
 from tests.builders.notifications import older_incidents, set_rule
-from tests.deadline import until
+from tests.deadline import deadline, until
 from tests.library.listener import REFUSES, Listener
 from tests.library.notifications.found_rows import FoundRows, hit
 from tests.library.notifications.mail_server import mail_server
 from tests.library.notifications.rounds import SECRET, deliver, look, require_try
 from truelog.notifications import history
+from truelog.notifications.channel import send
+from truelog.notifications.message import Message
+from truelog.storage.exact_json import Number
 from truelog.support.setting_groups.notifications import Channel
 from truelog.support.settings import Settings
 
@@ -144,3 +148,26 @@ def test_the_routing_key_is_neither_listed_nor_logged(
     assert all(each != "None" for each in failed), failed
     assert caplog.text.count("truelog.notifications") == 2
     assert SECRET not in caplog.text + " ".join(failed) + repr(paged)
+
+
+def test_a_mail_without_a_valid_address_is_not_sent_and_says_why(told: Settings, hits: FoundRows) -> None:
+    """Python's parser of addresses raises an IndexError. Nothing connects to the mail server."""
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    mailed = Channel(kind="email", url=SecretStr("smtp://127.0.0.1:1"), to="Ops <ops@")
+    deliver(told.model_copy(update={"notification_channels": {"ops": mailed}}), hits.connection)
+    [failed] = history.deliveries(hits.connection, None, 1)
+    assert failed["failed"].startswith("the mail cannot be made (IndexError): give the channel's `to`")
+
+
+def test_a_number_keeps_its_digits(listener: Listener) -> None:
+    digits = "12345678901234567.890"
+    body = {"notification": "many", "subject": "cart", "text": "a", "row": {"total": Number(digits)}}
+    at = datetime.now(UTC)
+    message = Message(uuid.uuid4(), uuid.uuid4(), "opened", body, at, at, at, 0)
+    for kind in ("webhook", "pagerduty"):
+        channel = Channel.model_validate({"kind": kind, "url": listener.url, "token": SECRET})
+        send(channel, message, deadline(5))
+    webhook, event = listener.taken
+    assert repr(webhook["row"]["total"]) == repr(event["payload"]["custom_details"]["total"]) == digits

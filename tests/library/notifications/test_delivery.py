@@ -1,15 +1,22 @@
 """The queue of a channel: what waits for one channel slows no other."""
 
+import threading
 from datetime import timedelta
+from functools import partial
 from typing import Any
+
+import pytest
 
 from tests.builders.erasures import forget_erasures, lacks
 from tests.builders.notifications import a_waiting_notification, set_rule, waiting_notifications
+from tests.deadline import deadline, until
 from tests.library.listener import Listener
 from tests.library.notifications.found_rows import FoundRows, hit
 from tests.library.notifications.rounds import deliver, look
-from truelog.notifications import delivery
+from truelog.notifications import delivery, history
+from truelog.services.notifier import service
 from truelog.storage.database import Connection
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
 MANY = 20_000
@@ -40,6 +47,41 @@ def test_nothing_is_told_while_a_restored_database_lacks_erasures(
     forget_erasures(hits.connection)
     deliver(told, hits.connection)
     assert [each["row"]["document"] for each in listener.taken] == ["post:0:1", "post:0:2"]
+
+
+def test_a_defect_is_a_failed_try(told: Settings, quiet: Connection) -> None:
+    """The body of this notification has no text. It is tried again later, and holds up no other."""
+    a_waiting_notification(quiet, "ops", timedelta())
+    slow = told.model_copy(update={"notification_retry_seconds": 600.0})
+    assert delivery.deliver_next(slow, quiet, "ops")
+    assert not delivery.deliver_next(slow, quiet, "ops")
+    [failed] = history.deliveries(quiet, None, 1)
+    assert (failed["tries"], failed["failed"]) == (1, "a defect: KeyError; see the notifier's log")
+
+
+def test_a_thread_ends_while_nothing_waits(
+    told: Settings, hits: FoundRows, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep a connection for each name of a channel that was ever used."""
+    monkeypatch.setattr(service, "_LINGER_SECONDS", 0.5)
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    stopped = threading.Event()
+    running = threading.Thread(target=service.run, args=(told, stopped))
+    running.start()
+    try:
+        for number in (1, 2):
+            hits.change(hit(f"post:0:{number}"))
+            until(partial(require_told_and_ended, listener, number), 30, "a notification and the end of its thread")
+    finally:
+        stopped.set()
+        running.join(deadline(30))
+    assert not running.is_alive()
+
+
+def require_told_and_ended(listener: Listener, count: int) -> None:
+    if len(listener.taken) < count or any(each.name == "to ops" for each in threading.enumerate()):
+        raise ServiceDown(f"{len(listener.taken)} of {count} were taken")
 
 
 def rows_read(connection: Connection, query: str, *given: object) -> int:

@@ -67,3 +67,9 @@ def test_a_text_times_a_large_number_is_null() -> None:
     """Python would repeat the text: this one would have three gigabytes."""
     assert search("value * 1000000000 <> 1", "count(b.value)", ["NaN", "NaN"]).num_rows == 0
     assert search("value * 2 <> 1", "count(b.value)", ["NaN", "NaN"]).num_rows == 1
+
+
+def test_a_list_times_a_number_is_null() -> None:
+    """Python would repeat the list."""
+    for product in ("value * 2", "2 * value"):
+        assert search(f"{product} <> 1", "count(b.value)", [["a"], ["a"]]).num_rows == 0

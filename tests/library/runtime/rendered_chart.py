@@ -95,18 +95,33 @@ def test_every_process_has_its_command(manifests: list[Manifest]) -> None:
     }
 
 
-def test_every_secret_comes_from_the_secret(values: Values, manifests: list[Manifest]) -> None:
+def secrets_in(manifest: Manifest) -> dict[str, Any]:
+    """The entries of the containers' environments that are named like a secret, or come from a Secret."""
     secrets = {chart.variable(name) for name in Settings.model_fields if chart.is_secret(name)}
+    entries = [each for container in containers(manifest) for each in container.get("env", [])]
+    assert [each for container in containers(manifest) for each in container.get("envFrom", [])] == []
+    return {each["name"]: each for each in entries if each["name"] in secrets or "valueFrom" in each}
+
+
+def undeclared(manifest: Manifest) -> list[str]:
+    """The secrets of a pod that the declaration of its process does not name."""
+    declared = chart.secrets_of_services() | {"prepare": chart.PREPARE, "airflow": chart.AIRFLOW}
+    named = {chart.variable(each) for each in declared[component(manifest)]}
+    found = secrets_in(manifest)
+    keys = {each["valueFrom"]["secretKeyRef"]["key"] for each in found.values() if "valueFrom" in each}
+    return sorted((found.keys() | keys) - named)
+
+
+def test_every_secret_comes_from_the_secret(values: Values, manifests: list[Manifest]) -> None:
     expected = chart.secrets_of_services() | {"prepare": chart.PREPARE, "airflow": chart.AIRFLOW}
     for name, manifest in workloads(manifests).items():
-        entries = [each for container in containers(manifest) for each in container.get("env", [])]
-        found = {each["name"]: each for each in entries if each["name"] in secrets}
+        found = secrets_in(manifest)
         assert found.keys() == {chart.variable(each) for each in expected[name]}
+        assert undeclared(manifest) == []
         for variable, entry in found.items():
             reference = {"name": values.get("secret", "truelog"), "key": variable}
             is_optional = variable in {chart.variable(each) for each in chart.optional()}
             assert entry["valueFrom"] == {"secretKeyRef": reference | ({"optional": True} if is_optional else {})}
-        assert [each for each in entries if "valueFrom" in each and each["name"] not in secrets] == []
 
 
 def test_every_setting_of_the_values_reaches_every_process(values: Values, manifests: list[Manifest]) -> None:
@@ -187,6 +202,12 @@ def _spec(manifest: Manifest) -> Any:
     return manifest["spec"]["template"]["spec"]
 
 
+def _secret(manifest: Manifest, name: str, key: str) -> None:
+    """Add an entry of the Secret to the environment."""
+    reference = {"secretKeyRef": {"name": "truelog", "key": key}}
+    _spec(manifest)["containers"][0]["env"].append({"name": name, "valueFrom": reference})
+
+
 Fault = Callable[[Manifest], object]
 FAULTS: list[tuple[Callable[[Manifest], list[str]], Fault]] = [
     (invalid, lambda each: each["spec"].update(replica=2)),
@@ -203,6 +224,8 @@ FAULTS: list[tuple[Callable[[Manifest], list[str]], Fault]] = [
     (careless, lambda each: _spec(each)["containers"][0]["securityContext"].pop("readOnlyRootFilesystem")),
     (careless, lambda each: _spec(each)["containers"][0]["resources"].pop("limits")),
     (careless, lambda each: _spec(each)["containers"][0].update(image="truelog:latest")),
+    (undeclared, lambda each: _secret(each, "TRUELOG_POSTGRES_PASSWORD", "TRUELOG_POSTGRES_PASSWORD")),
+    (undeclared, lambda each: _secret(each, "TRUELOG_KAFKA_RELAY_PASSWORD", "TRUELOG_ADMIN_KEY")),
 ]
 
 

@@ -47,6 +47,19 @@ def test_every_secret_has_its_place() -> None:
     assert used & chart.SECRETS_LEFT_OUT.keys() == set()
 
 
+def test_only_services_with_a_role_of_their_own_lack_the_owner() -> None:
+    """Each service gets the passwords of what it uses. A new service says so in its declaration."""
+    secrets = chart.secrets_of_services()
+    assert {each.name for each in registry.SERVICES if each.access.role} == {"api", "collector"}
+    for service in registry.SERVICES:
+        role = f"{service.access.role}_password" if service.access.role else "database_password"
+        assert {role} == {"database_password", "collector_password", "api_service_password"} & {*secrets[service.name]}
+    owners = {"kafka_password", "database_password", "postgres_password", "s3_access_key", "s3_secret_key"}
+    for name in ("api", "collector"):  # the internet reaches them
+        assert owners & {*secrets[name]} == set()
+    assert [name for name, each in secrets.items() if "kafka_password" in each] == ["lag"]  # it registers event types
+
+
 def test_the_values_can_set_no_secret() -> None:
     allowed = SCHEMA["properties"]["settings"]["propertyNames"]["enum"]
     assert [name for name in allowed if re.search(r"PASSWORD|SECRET|TOKEN$|_KEY$|SALT|CHANNELS", name)] == []

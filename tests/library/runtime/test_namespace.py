@@ -10,12 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from runtime import foreign_names, kafka, namespace, postgresql, s3, source_database
+from runtime import foreign_names, namespace, postgresql, source_database
 from tests.command import answer, truelog
 from tests.deadline import deadline, until
-from tests.servers import drop_database
+from tests.library.whole_environments import drop_databases, set_up
 from truelog.capture import source_table
-from truelog.control import application, event_files, lease
+from truelog.control import application, lease
 from truelog.kafka.producer import open_producer
 from truelog.lag import groups, unread
 from truelog.log import access, output_topic, range_reader, topics
@@ -29,7 +29,7 @@ from truelog.support.settings import ANALYST, API_ROLE, KafkaUser, Settings
 
 TOPIC, OUTPUT = "page_view", "view.cart.v1"
 CUSTOMERS = load_events()["customers"]
-ROLES = ("airflow", "analyst", "api", "capture", "catalog", "readers", "stager")
+ROLES = ("airflow", "analyst", "api", "api_service", "capture", "catalog", "collector", "readers", "stager")
 LIMITED = [user for user in KafkaUser if user is not KafkaUser.ADMIN]
 
 
@@ -43,19 +43,6 @@ class State:
     lag: int
     rows: list[Any]
     objects: list[str]
-
-
-def set_up(base: Settings, name: str) -> Settings:
-    """An environment of its own, as `truelog up` prepares it in servers that others run."""
-    database = f"{base.database_name}_{name}"
-    own: dict[str, object] = {"namespace": name, "database_name": database, "airflow_database": f"{database}_airflow"}
-    own |= {"s3_bucket": f"{base.s3_bucket}-{name}", "source_database": f"{database}_shop", "capture": True}
-    made = base.model_copy(update=own)
-    foreign_names.require_none(made.model_copy(update={"capture": False}))
-    for store in (postgresql, kafka, s3):
-        store.prepare(made)
-    assert event_files.register_files(made) == {}
-    return made
 
 
 def use(settings: Settings) -> None:
@@ -122,18 +109,13 @@ def base(platform: Settings) -> Settings:
 
 @pytest.fixture(scope="module")
 def both(base: Settings) -> Iterator[tuple[Settings, Settings]]:
-    made = set_up(base, "red"), set_up(base, "red2")
+    made = set_up(base, "red", capture=True), set_up(base, "red2", capture=True)
     for each in made:
         use(each)
     yield made
     for each in made:
         namespace.destroy(each)
         drop_databases(each)
-
-
-def drop_databases(settings: Settings) -> None:
-    for database in (settings.database_name, settings.airflow_database, settings.source_database):
-        drop_database(settings, database)
 
 
 def test_each_environment_has_all_kinds_of_names(both: tuple[Settings, Settings]) -> None:

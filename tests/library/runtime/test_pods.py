@@ -76,6 +76,15 @@ def test_the_stores_are_prepared(platform: Settings) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_the_stores_are_not_prepared_with_an_empty_password(platform: Settings) -> None:
+    """The collector's pod would have no password then."""
+    lines = (platform.home / ENVIRONMENT_FILE).read_text().splitlines()
+    given = dict(line.split("=", 1) for line in lines) | {"TRUELOG_STORES": "own", "TRUELOG_HOME": "/nowhere"}
+    ended = run("stores", **given | {"TRUELOG_COLLECTOR_PASSWORD": "", "TRUELOG_KAFKA_RELAY_PASSWORD": ""})
+    assert ended.returncode == 1
+    assert "no value for TRUELOG_COLLECTOR_PASSWORD, TRUELOG_KAFKA_RELAY_PASSWORD" in ended.stderr
+
+
 def test_another_word_is_answered_with_the_usage() -> None:
     ended = run("everything")
     assert (ended.returncode, "python -m runtime.pods stores" in ended.stderr) == (1, True)

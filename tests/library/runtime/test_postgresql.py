@@ -1,4 +1,4 @@
-"""Roles that an operator adds for readers, with the statements and the pool of `docs/bi.md`."""
+"""Roles of set-up, and roles that an operator adds for readers, with the statements and the pool of `docs/bi.md`."""
 
 import os
 import re
@@ -44,3 +44,29 @@ def test_a_further_role_reads_over_a_pool_and_has_limits_of_its_own(shop: str, m
         ):
             with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction)):
                 connection.execute(f"SET default_transaction_read_only = off; {refused}")
+
+
+def test_a_role_without_a_password_gets_the_first_one_and_keeps_it(postgresql: Settings) -> None:
+    """As when the settings of an earlier release had none."""
+    name = f"role_{uuid.uuid4().hex[:8]}"
+    signed_in = postgresql.database() | {"user": name, "dbname": server.MAINTENANCE}
+    with server.admin(postgresql) as connection:
+        try:
+            server.create_role(connection, name, "")
+            assert _may_sign_in(connection, name) is False
+            connection.execute(sql.SQL("GRANT CONNECT ON DATABASE postgres TO {}").format(sql.Identifier(name)))
+            for password in ("first", "second", ""):
+                server.create_role(connection, name, password)
+                assert _may_sign_in(connection, name) is True
+                psycopg.connect(**signed_in | {"password": "first"}).close()
+            connection.execute(sql.SQL("ALTER ROLE {} PASSWORD NULL").format(sql.Identifier(name)))
+            server.create_role(connection, name, "third")  # that of an earlier release may sign in without a password
+            psycopg.connect(**signed_in | {"password": "third"}).close()
+        finally:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def _may_sign_in(connection: psycopg.Connection, role: str) -> bool:
+    [found] = connection.execute("SELECT rolcanlogin FROM pg_roles WHERE rolname = %s", (role,)).fetchone() or (None,)
+    return bool(found)

@@ -1,4 +1,4 @@
-"""The end of a platform."""
+"""The end of a platform, and its changes while it runs."""
 
 import os
 import shutil
@@ -39,6 +39,27 @@ def test_down_stops_running_services_and_may_be_repeated(another: Settings) -> N
 
     runtime.up(another, ("s3",), tethered=True)
     assert "READY" in states(another)
+
+
+def test_down_stops_a_platform_whose_settings_have_got_another_service(another: Settings) -> None:
+    runtime.up(another, ("s3",), tethered=True)
+    runtime.down(another.model_copy(update={"capture": True}))
+    assert states(another) == {"STOPPED"}
+
+
+def test_a_service_with_a_changed_configuration_runs_again_although_another_one_was_named(another: Settings) -> None:
+    runtime.up(another, ("s3",), tethered=True)
+    [before] = running(another)
+    moved = another.home / "moved"
+    moved.symlink_to(another.jars_home)
+    runtime.up(another.model_copy(update={"jars_folder": moved}), (), tethered=True)
+    [after] = running(another)
+    assert (before.name, after.name) == ("s3", "s3")
+    assert before.pid != after.pid
+
+
+def running(settings: Settings) -> list[runtime.State]:
+    return [each for each in runtime.status(settings) if each.state == "READY"]
 
 
 def states(settings: Settings) -> set[str]:

@@ -29,6 +29,8 @@ SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "compose_spec" / "c
 
 VOLUMES = {"airflow", "kafka", "postgresql", "s3"}
 CODE = {f"./{each}" for each in ("include", "spark_apps", "dags", "plugins", "docs/runbooks", ".truelog/jars")}
+SECRETS = chart.secrets_of_services()
+OF_ROLES = [service.name for service in registry.SERVICES if service.access.role]
 NAMES_A_SECRET = re.compile(
     r"(?i)(?:password|passwd|secret|token|credential|identity|access_?key|user_controller)[\w.]*[\"']?\s*[=:]\s*[\"']?"
     r"(?P<value>[^\s\"';,\]]*)"
@@ -91,6 +93,19 @@ def literal_secrets(compose: dict[str, Any]) -> list[str]:
             not found["value"].startswith(("${TRUELOG_", "/run/secrets/")) for found in NAMES_A_SECRET.finditer(line)
         )
     ]
+
+
+def secrets_without_need(compose: dict[str, Any]) -> list[str]:
+    """Secrets in the settings of a service with a role of its own that its declaration does not name."""
+    secrets = {chart.variable(name) for name in Settings.model_fields if chart.is_secret(name)}
+    problems = []
+    for service in OF_ROLES:
+        [config] = compose["services"][service].get("configs", [{"source": "the shared settings"}])
+        text = compose["configs"].get(config["source"], {"content": ""})["content"]
+        found = secrets.intersection(re.findall(r"^(\w+)=", text, re.MULTILINE))
+        problems += [] if config["source"] == service else [f"{service} has {config['source']}"]
+        problems += [f"{service} has {each}" for each in sorted(found - set(map(chart.variable, SECRETS[service])))]
+    return problems
 
 
 def _lines(part: Any, name: str = "") -> Iterator[str]:
@@ -180,6 +195,10 @@ def _in(*path: str, **changes: Any) -> Change:
         (careless, _in("services", "ticks", volumes=[".:/opt/truelog:ro"])),
         (careless, _in("services", "ticks", volumes=["./.truelog:/etc/truelog:ro"])),
         (careless, _in("services", "ticks", volumes=["./include:/opt/truelog/include"])),
+        (secrets_without_need, lambda compose: compose["services"]["collector"].pop("configs")),
+        (secrets_without_need, lambda compose: compose["services"]["api"]["configs"][0].update(source="truelog")),
+        (secrets_without_need, _in("configs", "collector", content="TRUELOG_DATABASE_PASSWORD=${X}\n")),
+        (secrets_without_need, _in("configs", "api", content="a=b\nTRUELOG_KAFKA_READER_PASSWORD=${X}\n")),
         (literal_secrets, _in("services", "postgresql", "environment", POSTGRES_PASSWORD="hunter2")),
         (literal_secrets, _in("services", "postgresql", environment=["POSTGRES_PASSWORD=hunter2"])),
         (literal_secrets, _in("configs", "s3proxy", content="a=b\ns3proxy.credential=hunter2\n")),
@@ -282,7 +301,7 @@ def test_it_runs_and_checks_our_own_services_like_the_embedded_platform(service:
     assert f'SERVICES["{service.name}"].ready(' in theirs["healthcheck"]["test"][-1]
 
 
-@pytest.mark.parametrize("config", ["settings", "truelog"])
+@pytest.mark.parametrize("config", ["settings", "truelog", *OF_ROLES])
 def test_they_find_the_other_services(made: Settings, tmp_path: Path, config: str) -> None:
     theirs = _inside(config, made, tmp_path / "inside")
     hosts = {theirs.kafka_bootstrap.partition(":")[0], theirs.database_host, str(urlsplit(theirs.s3_endpoint).hostname)}
@@ -323,14 +342,30 @@ def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, confi
     ("configs", "needed"),
     [
         (("settings", "airflow"), chart.AIRFLOW),
-        (("truelog",), [each for secrets in chart.secrets_of_services().values() for each in secrets]),
+        (("truelog",), [each for name, secrets in SECRETS.items() if name not in OF_ROLES for each in secrets]),
+        *(((name,), SECRETS[name]) for name in OF_ROLES),
     ],
 )
 def test_containers_have_each_secret_that_their_processes_need(configs: Sequence[str], needed: Sequence[str]) -> None:
     """Airflow's own secrets are in its configuration. Compose's Kafka needs no tokens."""
     text = "".join(COMPOSE["configs"][each]["content"] for each in configs)
     passed_on = {found["name"] for found in VARIABLE.finditer(text)}
-    assert {chart.variable(each) for each in needed} - passed_on == {chart.variable("kafka_oauth_client_secret")}
+    assert {chart.variable(each) for each in needed} - passed_on <= {chart.variable("kafka_oauth_client_secret")}
+
+
+def test_a_service_that_is_reached_has_no_other_secret() -> None:
+    assert {"api", "collector"} <= {*OF_ROLES}
+    assert secrets_without_need(COMPOSE) == []
+
+
+def test_a_service_that_is_reached_does_not_start_without_its_secrets() -> None:
+    """An upgrade brings new ones, and Compose would otherwise pass on empty ones without a word."""
+    for name in OF_ROLES:
+        found = VARIABLE.finditer(COMPOSE["configs"][name]["content"])
+        defaults = {each["name"]: each["default"] for each in found}
+        wanted = {chart.variable(each) for each in {*SECRETS[name]} - {*chart.optional()}}
+        assert wanted
+        assert {each for each, default in defaults.items() if default is None} == wanted
 
 
 def test_channels_of_notifications_are_passed_on(made: Settings, tmp_path: Path) -> None:

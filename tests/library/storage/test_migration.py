@@ -88,6 +88,7 @@ def database(server: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sett
     made = server.model_copy(update={"database_name": f"migrated_{uuid.uuid4().hex[:8]}"})
     with monkeypatch.context() as patched:
         patched.setattr(postgresql, "migrate", lambda *_: None)
+        patched.setattr(postgresql, "grant_to_processes", lambda _: None)
         patched.setattr(api_key, "store_first_keys", lambda _: None)
         postgresql.prepare(made)
     yield made

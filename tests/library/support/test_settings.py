@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import runtime
+from demo import shop
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import Settings
 
@@ -30,6 +31,28 @@ def test_a_second_set_up_changes_no_secret_and_adds_missing_settings(tmp_path: P
     again = file.read_text().splitlines()
     assert again[:-1] == first[1:]
     assert again[-1].partition("=")[0] == first[0].partition("=")[0]
+
+
+def test_set_up_reads_the_file_as_its_reader_does(tmp_path: Path) -> None:
+    """A generated value would come behind the person's own. The last line has no end, as some editors leave it."""
+    lines = ("export TRUELOG_DATABASE_PASSWORD=a", "TRUELOG_KAFKA_PASSWORD = b", "truelog_airflow_password=c")
+    (tmp_path / "settings.env").write_text("\n".join((*lines, "TRUELOG_SHUFFLE_PARTITIONS=7")))
+    made = runtime.set_up(tmp_path)
+    passwords = (made.database_password, made.kafka_password, made.airflow_password)
+    assert [each.get_secret_value() for each in passwords] == ["a", "b", "c"]
+    assert made.shuffle_partitions == 7
+
+
+def test_the_demos_add_whole_lines_and_replace_no_setting_of_a_person(tmp_path: Path) -> None:
+    runtime.set_up(tmp_path)
+    file = tmp_path / "settings.env"
+    file.write_text(file.read_text() + "TRUELOG_SHUFFLE_PARTITIONS=7")
+    shop.allow(tmp_path)
+    made = Settings(home=tmp_path)
+    assert (made.shuffle_partitions, made.api_origins[:17]) == (7, "http://127.0.0.1:")
+    file.write_text(file.read_text().replace("TRUELOG_API_ORIGINS=", "truelog_api_origins = http://a.example #"))
+    shop.allow(tmp_path)
+    assert Settings(home=tmp_path).api_origins == "http://a.example"
 
 
 def test_random_ports_differ(tmp_path: Path) -> None:

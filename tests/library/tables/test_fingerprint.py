@@ -268,7 +268,8 @@ def write_every_fingerprint(views: Iterable[str]) -> None:
 
 
 # `tests/laws/test_golden_certificates.py` has the fingerprints of all views, which other processes have computed.
-@pytest.mark.parametrize("views", [pytest.param([], id="transforms of tests"), VIEWS[1]])
+@pytest.mark.nightly
+@pytest.mark.parametrize("views", [[*ALL]], ids=["all"])
 def test_every_process_computes_the_same_fingerprints(spark: SparkSession, views: list[str]) -> None:
     code = f"from tests.library.tables import test_fingerprint; test_fingerprint.write_every_fingerprint({views})"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:

@@ -11,10 +11,13 @@ from truelog.archive.commit import Append, commit
 from truelog.archive.table import open_catalog
 from truelog.batch.batch_context import BatchContext
 from truelog.kernel import merge
+from truelog.log.positions import Positions
 from truelog.support.errors import NotReady
 from truelog.support.setting_groups.versions import CutOver
+from truelog.versions import build
 from truelog.versions.build import Built, build_version, fill, views_due
 from truelog.versions.cut_over import back, cut_over
+from truelog.versions.share import share
 
 
 def is_due(versions: TwoVersions, whose: CutOver) -> bool:
@@ -51,6 +54,16 @@ def test_a_version_that_readers_left_is_not_shown_again_by_itself(versions: TwoV
     assert versions.seen() == [("a", 1)]
 
 
+def test_the_dag_moves_nobody_while_a_share_of_the_readers_has_the_version(versions: TwoVersions) -> None:
+    versions.make_ready()
+    share(versions.settings, versions.name, 2, 10, doer="test")
+    assert not is_due(versions, CutOver.AUTOMATIC)
+    assert "a share of the readers gets it" in built(versions, moves=True).reason
+    assert versions.seen() == [("a", 1)]
+    share(versions.settings, versions.name, 2, 0, doer="test")
+    assert built(versions, moves=True).moved
+
+
 def test_a_comparison_before_the_version_was_built_proves_nothing(versions: TwoVersions) -> None:
     """The hourly comparison found that an empty version equals a rebuild of nothing."""
     versions.run_both()
@@ -64,6 +77,22 @@ def test_a_comparison_before_the_version_was_built_proves_nothing(versions: TwoV
     assert cut_over(versions.settings, versions.name, doer="test").version == 2
 
 
+def test_an_error_is_the_reason_and_a_version_that_is_not_ready_has_not_failed(versions: TwoVersions) -> None:
+    """Spark's errors are of any class. They must not stop the build of the views after this one."""
+
+    def failing(_: str) -> None:
+        raise RuntimeError("the job was aborted")
+
+    versions.run_both()
+    context = BatchContext(Mock(), versions.settings.model_copy(update={"archive_wait_seconds": 0.1}), Mock())
+    found = build_version(context, versions.second, failing, moves=True, doer="test")
+    assert found == Built(versions.name, 2, reason="RuntimeError: the job was aborted", failed=True)
+    versions.reach(2, 3)
+    waits = build_version(context, versions.second, lambda _: None, moves=True, doer="test")
+    assert "still lacks 2 records" in waits.reason
+    assert not waits.failed
+
+
 @pytest.mark.parametrize("verdict", ["DIFFERENT", "EQUAL"])
 def test_an_old_comparison_proves_nothing(versions: TwoVersions, verdict: str) -> None:
     versions.make_ready()
@@ -71,6 +100,13 @@ def test_an_old_comparison_proves_nothing(versions: TwoVersions, verdict: str) -
     assert not is_due(versions, CutOver.MANUAL)
     versions.prove(2, verdict, ago=timedelta(hours=2))
     assert is_due(versions, CutOver.MANUAL)
+
+
+@pytest.mark.ground(view=PER_URL)
+def test_a_version_waits_for_the_first_archived_record(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "archived_reach", lambda *_: (Positions(), {}))
+    with pytest.raises(NotReady, match="the archive contains no record of the topics"):
+        fill(ground.rebuilder)
 
 
 @pytest.mark.ground(view=PER_URL)

@@ -16,7 +16,7 @@ UNFINISHED_KINDS = ("erasure_unfinished", "version_waiting")
 
 # Readers were moved back from a version that is held, and a stalled one has another alert.
 _WAITING = """
-    SELECT view, version, built, behind, verdict, verdict_age FROM truelog.version_status
+    SELECT view, version, share, built, behind, verdict, verdict_age FROM truelog.version_status
     JOIN truelog.predecessor USING (view, version)
     WHERE declared AND NOT batch_only AND NOT held AND state <> 'STALLED' ORDER BY view
 """
@@ -39,8 +39,9 @@ def _erasures(connection: Connection) -> Iterator[Finding]:
 
 
 def _versions(settings: Settings, connection: Connection) -> Iterator[Finding]:
-    for view, version, *facts in connection.execute(_WAITING).fetchall():
-        yield Finding("version_waiting", view, f"version {version} {_lacks(settings, *facts)}")
+    for view, version, share, *facts in connection.execute(_WAITING).fetchall():
+        shared = f"; {share} % of the API's readers get it" if share else ""
+        yield Finding("version_waiting", view, f"version {version} {_lacks(settings, *facts)}{shared}")
 
 
 def _lacks(settings: Settings, built: bool, behind: int, verdict: str, age: float | None) -> str:

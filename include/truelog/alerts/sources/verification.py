@@ -13,6 +13,7 @@ from truelog.control.application import ARCHIVE
 from truelog.quality import quality_history
 from truelog.reconcile import verification_status
 from truelog.reconcile.verification_status import VerificationStatus
+from truelog.schema.loading import events
 from truelog.storage import db_snapshot
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
@@ -122,10 +123,11 @@ def observe_archive(settings: Settings) -> Observation:
 
 
 def observe_events(settings: Settings) -> Observation:
-    """Check the newest validated log day of each event type."""
+    """Check the newest validated log day of each event type that has a file. No later day follows for another one."""
+    names = events.event_names(settings.events_folder)
     with db_snapshot.read_snapshot(settings) as connection:
         newest = quality_history.newest_days(connection)
-    failed = (day for day in newest if day.failed)
+    failed = (day for day in newest if day.failed and day.event in names)
     return Observation(
         tuple(Finding("quality_anomaly", day.event, "; ".join(day.failed[:_NAMED_FAULTS])) for day in failed)
     )

@@ -36,8 +36,9 @@ def audit(deep: Deep = False, as_json: AsJson = False) -> None:
     else:
         for fault in report.faults:
             say(fault)
-        records = sum(file.records for each in report.partitions for file in each.files)
-        facts = f"{records:,} records in {len(report.partitions)} partitions, {report.orphans} orphaned files"
+        for topic in report.gone:
+            say(f"{topic}: Kafka has no such topic. The archive contains {report.records(topic):,} records of it")
+        facts = f"{report.records():,} records in {len(report.partitions)} partitions, {report.orphans} orphaned files"
         say(f"{report.verdict}  {facts}")
     if report.faults:
         raise typer.Exit(Exit.DIFFERENT)

@@ -12,6 +12,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from truelog.cli.output import AsJson, print_json, progress, say
+from truelog.sources.access_log import kept_aside
 from truelog.support.errors import BadInput, NotSetUp
 from truelog.support.files import private_folder
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
@@ -104,7 +105,8 @@ def _lines(lines: BinaryIO, file: Path) -> Iterator[bytes]:
 def _aside(settings: Settings, log: Path) -> Iterator[BinaryIO]:
     """A file that only its owner can read, because the lines contain IP addresses. An empty file is removed."""
     name = os.fsdecode(os.fsencode(log.name)[:_LONGEST_NAME])
-    with _new_file(private_folder(settings.home / "imports"), name) as file:
+    with _new_file(private_folder(kept_aside.folder(settings)), name) as file:
+        kept_aside.take(file, wait=True)
         try:
             yield file
         finally:
@@ -114,12 +116,12 @@ def _aside(settings: Settings, log: Path) -> Iterator[BinaryIO]:
 
 def _new_file(folder: Path, name: str) -> BinaryIO:
     """A new file. Most servers call their log `access.log`, so other imports may have files with the same name."""
-    number, path = 1, folder / f"{name}.malformed"
+    number, path = 1, folder / f"{name}{kept_aside.SUFFIX}"
     while True:
         with suppress(FileExistsError):
             return open(path, "xb", opener=_private)
         number += 1
-        path = folder / f"{name}.{number}.malformed"
+        path = folder / f"{name}.{number}{kept_aside.SUFFIX}"
 
 
 def _private(path: str, flags: int) -> int:

@@ -29,14 +29,16 @@ Services = Annotated[list[str] | None, typer.Argument(help="The services. By def
 def up(services: Services = None, as_json: AsJson = False) -> None:
     """Start the services and wait until every service is ready."""
     import runtime
-    from runtime import class_archive
+    from runtime import class_archive, own_services
 
     if unknown := set(services or ()) - set(runtime.EVERY):
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(runtime.EVERY)}")
-    settings = runtime.set_up(default_home())
-    runtime.fetch_jars(settings)
-    class_archive.make(settings, retry=False)
-    runtime.up(settings, services or runtime.EVERY)
+    with runtime.exclusive(default_home()):
+        settings = runtime.set_up(default_home())
+        own_services.require_wanted(settings, services or ())
+        runtime.fetch_jars(settings)
+        class_archive.make(settings, retry=False)
+        runtime.up(settings, services or runtime.EVERY)
     _show(settings, runtime.status(settings), as_json)
 
 
@@ -98,7 +100,7 @@ def _show(settings: Settings, states: "list[State]", as_json: bool) -> bool:
     applications, built, connect = streams(settings), batch_views(settings), _connections(settings)
     unread, (erasures, missing) = unread_input(settings), _open_erasures(settings)
     fine = all(state.state == "READY" for state in states) and all(each["state"] in FINE for each in applications)
-    fine = fine and not any(unread.values())
+    fine = fine and not any(unread.values()) and not missing
     if as_json:
         services = [asdict(state) for state in states]
         shown = {"services": services, "streams": applications, "batch_views": built, **unread, "connect": connect}

@@ -20,7 +20,7 @@ from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.storage.kept_sessions import kept
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,8 @@ class _Answer:
 class Confirmation:
     """The generations of the states that are confirmed, and the reason for each fold whose states are not."""
 
-    def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue, user: KafkaUser = KafkaUser.READER) -> None:
+        self._user = user
         self.generations: dict[str, uuid.UUID] = {}
         self.has_looked = Flag()
         self._settings = settings
@@ -109,7 +110,7 @@ class Confirmation:
         if not due:
             return
         try:
-            ends, refused = topics.ends_of_existing(topics.client(self._settings), due)
+            ends, refused = topics.ends_of_existing(topics.client(self._settings, self._user), due)
         except ServiceDown as down:
             reasons, positions = dict.fromkeys(due, str(down)), Positions()
         else:

@@ -143,7 +143,7 @@ class FoldReader:
 
     def _fold(self, connection: Connection, reading: Reading, portion: Portion) -> None:
         ends = Positions({portion.event: portion.ends}, {portion.event: reading.topic_id})
-        event_registry.require_known(connection, self._types, ends)
+        event_registry.require_known(self._settings, connection, self._types, ends)
         event_type, fold = self._types[portion.event], self._catalogue.folds[portion.event]
         fold_portion(connection, event_type, fold, reading, portion)
         reach("fold.committed")

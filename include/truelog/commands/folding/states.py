@@ -14,7 +14,6 @@ from truelog.commands.declaration import Fold, Payload, State
 from truelog.commands.events import LogEvent, payloads
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection, read_value
-from truelog.storage.locks import Locks
 from truelog.support.errors import TruelogError
 from truelog.support.faults import reach
 
@@ -77,7 +76,7 @@ def read_pending(connection: Connection, keys: Collection[KeyName]) -> list[LogE
 
 def lock_count(connection: Connection, event: str) -> None:
     """Let no other session count the keys of an event type until the transaction ends."""
-    connection.execute(f"SELECT pg_advisory_xact_lock({Locks.KEYS_IN_USE})", (event,))
+    connection.execute("SELECT truelog.hold_keys_in_use(%s)", (event,))
 
 
 def count_in_use(connection: Connection, event: str) -> int:

@@ -3,15 +3,23 @@
 A rule names what it is about, a channel, the columns whose equal values are one incident, and a template.
 """
 
+import logging
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from string import Template
 from typing import Any, ClassVar
 
+import psycopg
+
 from truelog.support.errors import BadInput
+
+log = logging.getLogger("truelog.notifications")
+
+_LOGGED = set[tuple[str, str, str]]()  # names and declarations of rules, and names of their errors
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,20 @@ class NotificationRule(ABC):
     @abstractmethod
     def text(self, row: Mapping[str, Any]) -> str:
         """The text of a notification."""
+
+
+@contextmanager
+def apart(rule: NotificationRule) -> Iterator[None]:
+    """A defect of a rule on one row stops neither the rule on other rows nor other rules. It is logged once."""
+    try:
+        yield
+    except psycopg.Error:
+        raise
+    except Exception as error:
+        defect = (rule.name, str(rule.declared), type(error).__name__)
+        if defect not in _LOGGED:
+            _LOGGED.add(defect)
+            log.exception("the notification rule %s fails on a row, and goes on without the row", rule.name)
 
 
 def columns_of(group_by: str | None) -> tuple[str, ...]:

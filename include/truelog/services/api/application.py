@@ -81,8 +81,8 @@ def create_app(settings: Settings) -> FastAPI:
     """The ASGI application, once PostgreSQL has answered with the keys."""
     keys = KeyRing(settings)
     signer = TokenSigner(settings, keys)
+    keys.load()  # first: if the database is down, the start is tried again
     questions = Questions(settings, signer)
-    keys.load()
     counts = AnswerCounts(settings)
     capacity = Shares(settings.api_requests, max(1, settings.api_requests // 2), settings.api_token_requests)
 

@@ -4,7 +4,7 @@ A new route is listed here. `application.py` gives it a function of `questions.p
 answers it.
 """
 
-from truelog.services.declaration import HEALTH, Http, Route, Service
+from truelog.services.declaration import HEALTH, Access, Bucket, Http, Route, Service
 from truelog.storage.api_key import Role
 
 VIEWS = Route("GET", "/views", Role.READER)
@@ -40,6 +40,7 @@ SERVICE = Service(
     after=("postgresql",),
     kafka=None,
     http=HTTP,
-    secrets=("api_password", "api_token_secret"),
+    secrets=("api_password", "api_token_secret", "spans_headers"),
     several=True,
+    access=Access("api_service", Bucket.READ, reads_topics=False, administers_kafka=False),
 )

@@ -80,7 +80,7 @@ STREAM: dict[str, Any] = {
     "responses": {
         200: {
             "description": "Server-sent events: `rows` with all rows, `change` with the changes of a transaction, and "
-            "`resync` if the client must forget its rows. The id of an event is the place of the client.",
+            "`resync` if the client must forget its rows. The id of `rows` or `change` is the client's place.",
             "content": {EVENTS: {"schema": _EVENT, "example": _CHANGE}},
         }
     },

@@ -77,8 +77,10 @@ class Past:
 
         Raises:
             BadInput: the cursor has no number of rows.
-            Problem: 409, this answer is gone. Nothing is asked again, because other rows could follow.
+            Problem: 409, this answer is gone, or is that of another version than the reader gets. Nothing is asked
+                again, because other rows could follow.
         """
+        cursor.require_basis(_basis(question), places=1)
         page = PastPage(limit, _number(cursor.after[0]))
         found = await run_in_threadpool(self._read, question, page)
         if found is None or found.status != ANSWERED or found.identity != cursor.state:
@@ -119,13 +121,8 @@ def question_of(view: KnownView, whole: RowQuestion, asked: RowParameters, most:
     return PastQuestion(view.view, view.version, at, query)
 
 
-def cursor_of(text: str, question: PastQuestion) -> Cursor:
-    """The cursor of a page of the answer to this question.
-
-    Raises:
-        BadInput: the text is not a cursor, or the cursor of another question.
-    """
-    return Cursor.parse(text, question.digest[:16], places=1)
+def _basis(question: PastQuestion) -> str:
+    return question.digest[:16]
 
 
 def _number(text: str | None) -> int:
@@ -147,8 +144,13 @@ def waits(question: PastQuestion, found: PastAnswer) -> dict[str, Any]:
     }
 
 
-def answer_of(question: PastQuestion, found: PastAnswer, page: PastPage) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The members that an answer begins with, and those behind the rows: whether there are more, and their cursor."""
+def answer_of(
+    question: PastQuestion, found: PastAnswer, page: PastPage, of: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The members that an answer begins with, and those behind the rows: whether there are more, and their cursor.
+
+    of: the hash of what was asked.
+    """
     assert found.said is not None  # noqa: S101
     assert found.stored is not None  # noqa: S101
     said, end = found.said, page.skip + page.limit
@@ -165,5 +167,5 @@ def answer_of(question: PastQuestion, found: PastAnswer, page: PastPage) -> tupl
     }
     if end >= found.stored:
         return head, {"more": bool(said["more"]), "next": None}
-    following = Cursor(question.digest[:16], found.identity, (str(end),))
+    following = Cursor(of, _basis(question), found.identity, (str(end),))
     return head, {"more": True, "next": following.as_text()}

@@ -15,25 +15,27 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from truelog.history.past_question import PastPage
 from truelog.log.positions import Positions
+from truelog.relay.spans import open_spans
 from truelog.services.api import searches
 from truelog.services.api.access import Asker
 from truelog.services.api.changes.filter import filter_of
 from truelog.services.api.changes.parameters import ChangeParameters, Changes
 from truelog.services.api.changes.stream import HEADERS, MEDIA_TYPE, ChangeStream
 from truelog.services.api.changes.subscriptions import Subscriptions
-from truelog.services.api.past import RETRY_SECONDS, Past, answer_of, cursor_of, question_of, waits
+from truelog.services.api.declaration import SERVICE
+from truelog.services.api.past import RETRY_SECONDS, Past, answer_of, question_of, waits
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rate_limits import At, RateLimits
 from truelog.services.api.rows import answer
-from truelog.services.api.rows.answer import Source
 from truelog.services.api.rows.catalogue import KnownView
-from truelog.services.api.rows.cursor import Cursor, digest
+from truelog.services.api.rows.cursor import Cursor, basis_of, digest
 from truelog.services.api.rows.parameters import RowParameters, Rows, question
 from truelog.services.api.rows.reads import Found, Reads, Replaced, Statement, require_not_held
 from truelog.services.api.rows.statement import RowQuestion, place
 from truelog.services.api.scoped_token import Scope, TokenSigner
-from truelog.services.api.searches import Words
+from truelog.services.api.searches import SearchParameters, Words
 from truelog.services.api.shares import Shares
+from truelog.serving.reader_slot import reader_slot
 from truelog.support import timestamps
 from truelog.support.errors import RequestRefused
 from truelog.support.settings import Settings
@@ -70,7 +72,10 @@ class Questions:
         of_key = max(1, settings.api_subscribers * 3 // 4)
         self._room = Shares(settings.api_subscribers, of_key, settings.api_token_subscribers)
         self.subscriptions = Subscriptions(
-            self._reads.pool, settings.api_subscriber_rows, settings.api_subscriber_bytes
+            self._reads.pool,
+            settings.api_subscriber_rows,
+            settings.api_subscriber_bytes,
+            open_spans(settings, SERVICE.name),
         )
 
     @asynccontextmanager
@@ -97,15 +102,19 @@ class Questions:
         await self._reads.require_ready()
         return _json({"postgresql": True})
 
-    async def views(self) -> Response:
+    async def views(self, request: Request) -> Response:
         """The views that readers see."""
-        heads = [answer.head(each, await self._reads.freshness(each)) for each in await self._reads.sources()]
-        return _json({"views": heads})
+        sources = await self._reads.sources(_asker(request).name)
+        return _json({"views": [answer.head(each, await self._reads.freshness(each)) for each in sources]})
 
-    async def view(self, view: _Name) -> Response:
+    async def view(self, request: Request, view: _Name) -> Response:
         """The columns of a view with their meaning, its key, its relations, its positions and its age."""
-        known = await self._reads.catalogue.view(view)
-        source = await self._reads.source(view)
+        return await _again_if_replaced(lambda: self._view(request, view))
+
+    async def _view(self, request: Request, view: str) -> Response:
+        known = await self._known(request, view)
+        source = await self._reads.source(view, _asker(request).name)
+        self._reads.require_version(source, known.version)
         head = answer.head(source, await self._reads.freshness(source))
         relations = {name: each.as_dict() for name, each in known.relations.items() if name}
         return _json(head | known.relation("").as_dict() | {"relations": relations})
@@ -124,13 +133,13 @@ class Questions:
         """The rows of a view, and then each change of them, as server-sent events."""
         return await _again_if_replaced(lambda: self._changes(request, view, asked))
 
-    async def search(self, view: _Name, asked: Words) -> Response:
+    async def search(self, request: Request, view: _Name, asked: Words) -> Response:
         """The rows of a view whose words match, the best first."""
-        return await _again_if_replaced(lambda: self._search(view, asked))
+        return await _again_if_replaced(lambda: self._search(request, view, asked))
 
-    async def _search(self, view: str, asked: Words) -> Response:
-        known = await self._reads.catalogue.view(view)
-        found = await self._reads.read(view, searches.statement(known, asked))
+    async def _search(self, request: Request, view: str, asked: SearchParameters) -> Response:
+        known = await self._known(request, view)
+        found = await self._reads.read(known, searches.statement(known, asked, _slot(request, view)))
         head = answer.head(found.source, await self._reads.freshness(found.source))
         more = {"more": len(found.rows) > asked.limit, "next": None}
         return _answered(answer.body(head, found.rows[: asked.limit], more))
@@ -144,7 +153,7 @@ class Questions:
         asked = await _token_request(request)
         if asked.seconds > self._settings.api_token_seconds:
             raise RequestRefused(422, f"seconds: a token lives at most {self._settings.api_token_seconds} s")
-        relation = (await self._reads.catalogue.view(asked.view)).relation(asked.relation)
+        relation = (await self._known(request, asked.view)).relation(asked.relation)
         permitted = relation.key or tuple(relation.types)
         if unknown := sorted(asked.key.keys() - {*permitted}):
             raise RequestRefused(422, f"key: {', '.join(unknown)} is not in the key; use {', '.join(permitted)}")
@@ -158,14 +167,15 @@ class Questions:
         )
 
     async def _changes(self, request: Request, view: str, asked: ChangeParameters) -> Response:
-        known = await self._reads.catalogue.view(view)
+        known = await self._known(request, view, asked.version)
+        slot = _slot(request, view) if asked.version is None else None
         wanted = filter_of(known.relation(""), asked.key, asked.where, _asker(request).scope)
         if request.method == "HEAD":
-            await self.subscriptions.head(view)
+            await self.subscriptions.head(view, known.version, slot)
             return Response(media_type=MEDIA_TYPE, headers=HEADERS)
         with ExitStack() as claims, self._reads.replaced(view):
             claims.enter_context(self._room.admit(_asker(request)))
-            prepared = await self.subscriptions.outbox.prepare(wanted, known.version)
+            prepared = await self.subscriptions.outbox.prepare(wanted, known.version, slot)
             after = request.headers.get("last-event-id") or asked.last_event_id or None  # a header is newer
             subscriber = await self.subscriptions.subscribe(view, prepared, after)
             claims.callback(self.subscriptions.unsubscribe, view, subscriber)
@@ -176,79 +186,80 @@ class Questions:
         if asked.as_of and _asker(request).scope is not None:  # a visitor must not start rebuilds
             reason = "as_of: the scoped token may not ask about the past; the back end's API key may"
             raise RequestRefused(403, reason)
-        known = await self._known(view, asked.version)
+        known = await self._known(request, view, asked.version)
         relation = known.relation(name)
-        whole = question(asked, relation, _asker(request).scope, self._settings.api_rows)
+        whole = question(asked, relation, _asker(request).scope, self._settings.api_rows, _slot(request, view))
+        # Without `version`, the reader may get another version at the next page, as after a cut-over.
+        named = relation.name if asked.version is not None else known.plain_name(relation)
+        of = digest(named, asked.what, _asker(request).scope)
         if asked.as_of:
-            return await self._rows_of_past(request, known, whole, asked)
-        cursor = Cursor.parse(asked.cursor, digest(whole), len(whole.order)) if asked.cursor else None
+            return await self._rows_of_past(request, known, whole, asked, of=of)
+        cursor = Cursor.parse(asked.cursor, of) if asked.cursor else None
+        if cursor is not None:
+            cursor.require_basis(basis_of(whole), len(whole.order))
         placed = whole if cursor is None else RowQuestion(**vars(whole) | {"after": cursor.after})
-        found = await self._read(view, placed.statement(view), asked, began)
-        self._require_version(found.source, known.version)
+        found = await self._read(request, known, placed.statement(view), asked, began)
         if cursor is not None and found.source.state != cursor.state and not asked.moving:
             reason = "the view has changed since the page before; begin again, or continue with `moving=true`"
             raise Problem(409, reason, Kind.MOVED)
-        return await self._page(request, found, whole)
+        return await self._page(request, found, whole, of)
 
     async def _rows_of_past(
-        self, request: Request, known: KnownView, whole: RowQuestion, asked: RowParameters
+        self, request: Request, known: KnownView, whole: RowQuestion, asked: RowParameters, *, of: str
     ) -> Response:
         """The rows as of an earlier time, once a job has rebuilt them."""
         most = max(self._settings.api_past_rows, self._settings.api_rows)
         wanted = question_of(known, whole, asked, most)
         await require_not_held(self._reads.pool, known.view, known.version)  # answers are stored
         if asked.cursor:
-            found, page = await self._past.follow(wanted, cursor_of(asked.cursor, wanted), whole.limit)
+            found, page = await self._past.follow(wanted, Cursor.parse(asked.cursor, of), whole.limit)
         else:
             page = PastPage(whole.limit)
             found = await self._past.ask(wanted, page, _asker(request).name)
         if found.status is None:
             headers = {"Retry-After": str(RETRY_SECONDS)}
             return _answered(msgspec.json.encode(waits(wanted, found)), headers, status=202)
-        head, more = answer_of(wanted, found, page)
+        head, more = answer_of(wanted, found, page, of)
         return _page_of(request, head, found.rows or [], more)
 
-    async def _read(self, view: str, statement: Statement, asked: RowParameters, began: float) -> Found:
+    async def _read(
+        self, request: Request, known: KnownView, statement: Statement, asked: RowParameters, began: float
+    ) -> Found:
         """The rows, if the view reaches the token that was asked for in time. The time counts from `began`."""
         wanted = Positions.from_token(asked.at_least) if asked.at_least else None
         if wanted is not None and asked.version is not None:
-            served = await self._reads.source(view)
+            served = await self._reads.source(known.view, _asker(request).name)
             if asked.version != served.version:
                 reason = f"at_least: only the version that readers see can wait for events, which is {served.version}"
                 raise RequestRefused(422, reason)
-        found = await self._reads.read(view, statement)
+        found = await self._reads.read(known, statement)
         if wanted is None:
             return found
         seconds = min(asked.wait, self._settings.api_wait_seconds)
         if await self._reads.wait(found.source, wanted, seconds, began):
-            found = await self._reads.read(view, statement)
+            found = await self._reads.read(known, statement)
         return found
 
-    async def _known(self, view: str, version: int | None) -> KnownView:
-        """The view, or the version of it that was asked for.
+    async def _known(self, request: Request, view: str, version: int | None = None) -> KnownView:
+        """The version of the view that was asked for, or that the reader gets.
 
         Raises:
             Problem: 409, there is no such version.
         """
         if version is None:
-            return await self._reads.catalogue.view(view)
+            return await self._reads.catalogue.of_reader(view, _slot(request, view))
         try:
             return await self._reads.catalogue.view(view, version)
         except RequestRefused:
-            served = (await self._reads.catalogue.view(view)).version  # or else there is no such view
+            served = (await self._known(request, view)).version  # or else there is no such view
             reason = f"{view} has no version {version}, and readers see version {served}"
             raise Problem(409, reason, Kind.OTHER_VERSION, version=served) from None
 
-    def _require_version(self, source: Source, known: int) -> None:
-        if source.version != known:
-            self._reads.catalogue.forget(source.view)
-            raise Replaced(source.view)
-
-    async def _page(self, request: Request, found: Found, whole: RowQuestion) -> Response:
+    async def _page(self, request: Request, found: Found, whole: RowQuestion, of: str) -> Response:
         rows, is_more = found.rows[: whole.limit], len(found.rows) > whole.limit
         following = None
         if is_more and whole.relation.key:
-            following = Cursor(digest(whole), found.source.state, place(found.places[whole.limit - 1])).as_text()
+            following = Cursor(of, basis_of(whole), found.source.state, place(found.places[whole.limit - 1])).as_text()
         fresh = await self._reads.freshness(found.source, pinned=whole.version is not None)
         head = answer.head(found.source, fresh)
         return _page_of(request, head, rows, {"more": is_more, "next": following})
@@ -285,6 +296,10 @@ def _answered(body: bytes, headers: dict[str, str] | None = None, status: int = 
 def _asker(request: Request) -> Asker:
     asker: Asker = request.state.asker
     return asker
+
+
+def _slot(request: Request, view: str) -> int:
+    return reader_slot(view, _asker(request).name)
 
 
 async def _token_request(request: Request) -> TokenRequest:

@@ -58,8 +58,8 @@ def searchable(view: KnownView) -> tuple[Relation, str]:
     raise RequestRefused(404, f"{view.view} cannot be searched: it presents no relation with a `tsvector` column")
 
 
-def statement(view: KnownView, asked: SearchParameters) -> Statement:
-    """The statement of a search."""
+def statement(view: KnownView, asked: SearchParameters, slot: int) -> Statement:
+    """The statement of a search by a reader with this slot."""
     relation, vector = searchable(view)
     columns = sql.SQL(", ").join(
         sql.SQL("r.{}").format(sql.Identifier(each)) for each in relation.types if each != vector
@@ -71,4 +71,4 @@ def statement(view: KnownView, asked: SearchParameters) -> Statement:
         vector=sql.Identifier(vector),
         limit=sql.Literal(asked.limit + 1),
     )
-    return with_source(page), {"view": view.view, "words": asked.words}
+    return with_source(page), {"view": view.view, "slot": str(slot), "words": asked.words}

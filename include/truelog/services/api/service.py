@@ -23,14 +23,13 @@ from functools import partial
 from truelog.services.api.application import create_app
 from truelog.services.api.declaration import SERVICE
 from truelog.services.http_server import run_server
-from truelog.support.settings import Settings
 
 _GRACE_SECONDS = 5
 
 
 def main() -> None:
     """Run the service until SIGTERM. The service finishes the requests in progress before it exits."""
-    settings = Settings()
+    settings = SERVICE.settings()
     run_server(partial(create_app, settings), settings.address(SERVICE.name), grace=_GRACE_SECONDS)
 
 

@@ -38,7 +38,7 @@ from truelog.commands.watch import Watch
 from truelog.control.event_registry import KnownTypes
 from truelog.storage.kept_sessions import kept
 from truelog.support.background import Background, running
-from truelog.support.errors import RequestRefused, ServiceDown
+from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.support.settings import Settings
 
 _RETRY_SECONDS = 1
@@ -76,7 +76,7 @@ class CommandRoutes:
     def _reload_types(self) -> None:
         try:
             self._types = self._registered.load()
-        except psycopg.Error:
+        except (psycopg.Error, TruelogError):
             return  # the known types stay
         self._refused = catalogue.refusals(self._catalogue, self._types)
 

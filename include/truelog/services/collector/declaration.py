@@ -1,6 +1,6 @@
 """The collector, which receives events over HTTP."""
 
-from truelog.services.declaration import HEALTH, Http, Route, Service
+from truelog.services.declaration import HEALTH, Access, Bucket, Http, Route, Service
 from truelog.storage.api_key import Role
 from truelog.support.settings import KafkaUser
 
@@ -17,5 +17,8 @@ SERVICE = Service(
     after=("kafka", "postgresql"),
     kafka=KafkaUser.COLLECTOR,
     http=HTTP,
+    secrets=("spans_headers",),
     several=True,
+    writes_events=True,
+    access=Access("collector", Bucket.UNUSED, reads_topics=False, administers_kafka=False),
 )

@@ -15,7 +15,7 @@ Each event must contain its `type`. For each event, good or bad, the response co
      "token": "W3sicGFnZV92aWV3…"}
 
 With the token, the sender can ask the API for an answer that contains its good events (docs/applications.md). The
-header `traceparent` of the request becomes a header of each record.
+header `traceparent` of the request becomes a header of each record, or that of a span if there is a receiver of spans.
 
 | status | result of the request |
 | --- | --- |
@@ -58,7 +58,7 @@ from truelog.control.event_registry import KnownTypes
 from truelog.limits.address_events import AddressEventLimit
 from truelog.limits.dead_letters import DeadLetterLimit
 from truelog.limits.rate_limiter import CHECK_SECONDS, DecisionReader, RateLimiter
-from truelog.relay import trace
+from truelog.relay import spans, trace
 from truelog.services import web
 from truelog.services.collector import openapi, tracker
 from truelog.services.collector.command_routes import CommandRoutes
@@ -78,6 +78,7 @@ from truelog.sources.collector import body as body_reader
 from truelog.sources.collector import cloud_event
 from truelog.sources.collector import parser as event_parser
 from truelog.sources.collector.classifier import ClassifiedRecord, EventClassifier, Receipt
+from truelog.sources.collector.collect_spans import collecting
 from truelog.sources.collector.parser import RawEvent
 from truelog.sources.collector.position_token import RELOAD_SECONDS as IDS_SECONDS
 from truelog.sources.collector.position_token import TokenMaker
@@ -128,6 +129,7 @@ class Collector:
         self._recent = RecentEvents()
         self._dead_letters = DeadLetterLimit(settings.collector_key_dead_letters, settings.collector_body_events)
         self._tokens = TokenMaker(settings)
+        self._spans = spans.open_spans(settings, SERVICE.name)
         # One thread, because Python runs one thread at a time: more threads would only delay the event loop.
         self._thread = ThreadPoolExecutor(1, "events")
 
@@ -142,6 +144,7 @@ class Collector:
             yield
         self._thread.shutdown()
         self.producer.stop()
+        self._spans.close()
 
     def _background(self) -> Iterator[Background]:
         yield Background("event types", self.reload_types, _TYPES_SECONDS)
@@ -186,6 +189,7 @@ class Collector:
     async def _stored(self, request: Request) -> JSONResponse:
         """1. Check the headers and the address. 2. Read the body. 3. Classify its events. 4. Send them. 5. Respond."""
         sender: ApiKey = request.state.key
+        began = spans.now()
         if self._limiter is not None:
             self._limiter.require_allowed(request.client and request.client.host)
         # A page sends JSON as text, because JSON would need a preflight.
@@ -200,7 +204,9 @@ class Collector:
             if sender.page:
                 self._addresses.take(request.client and request.client.host, len(records))
             self._dead_letters.take(sender.name, sum(record.defect is not None for record in records))
-            offsets = await self._append(records, sender, trace.record_headers(request.headers.get(trace.NAME, "")))
+            headers = trace.record_headers(request.headers.get(trace.NAME, ""))
+            with collecting(self._spans, records, headers, began) as traced:
+                offsets = traced.offsets = await self._append(traced.records, sender, traced.headers)
             return await run(partial(_response, records, offsets, self._tokens.token(records, offsets)))
 
     async def _append(
@@ -251,6 +257,7 @@ class Collector:
 
 def create_app(settings: Settings) -> Starlette:
     """The ASGI application, once PostgreSQL has answered with the event types and the keys."""
+    settings.require_own_events("the service collector")
     collector = Collector(settings)
     commands = CommandRoutes(settings, collector.read_json)
 
@@ -354,7 +361,7 @@ def _now() -> datetime:
 
 def main() -> None:
     """Run the service until SIGTERM. The service finishes the requests in progress before it exits."""
-    settings = Settings()
+    settings = SERVICE.settings()
     run_server(
         partial(create_app, settings),
         settings.address(SERVICE.name),

@@ -1,7 +1,7 @@
 """The `commands` service, which has no port: it is ready if it has begun to read all states."""
 
 from truelog.services.commands import states_check
-from truelog.services.declaration import Check, Service
+from truelog.services.declaration import Access, Check, Service
 from truelog.support.settings import KafkaUser
 
 SERVICE = Service(
@@ -10,4 +10,6 @@ SERVICE = Service(
     after=("postgresql", "kafka"),
     kafka=KafkaUser.RELAY,
     check=Check(states_check.require_begun, states_check.address),
+    writes_events=True,
+    access=Access(administers_kafka=False),
 )

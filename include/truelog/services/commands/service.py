@@ -39,6 +39,7 @@ _LOG_SECONDS = 60.0
 
 def run(settings: Settings, stopped: Event) -> None:
     """Publish, and read each fold, until stopped. After an error, each begins again where the stored places say."""
+    settings.require_own_events("the service commands")
     commands = catalogue.load()
     readers = [
         Thread(target=_repeat, args=(f"states of {event}", FoldReader(settings, commands, event).run, stopped))

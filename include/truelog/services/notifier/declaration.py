@@ -1,6 +1,6 @@
 """The `notifier` service, which has no port: it is ready if it has looked for changes recently."""
 
-from truelog.services.declaration import Check, Service
+from truelog.services.declaration import Access, Bucket, Check, Service
 from truelog.services.notifier import notifier_look
 
 SERVICE = Service(
@@ -11,4 +11,5 @@ SERVICE = Service(
     check=Check(notifier_look.require_look, notifier_look.address),
     folders=("spark_apps",),  # a view's file says how long its rows stay
     secrets=("notification_channels",),
+    access=Access(bucket=Bucket.UNUSED, administers_kafka=False),
 )

@@ -10,6 +10,9 @@ import psycopg
 
 from truelog.forgetting import reading
 from truelog.relay import view_outputs
+from truelog.relay.spans import Spans, opened_spans
+from truelog.services.relay.declaration import SERVICE
+from truelog.support.errors import describe
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import Settings
 
@@ -25,15 +28,20 @@ def run(settings: Settings, stopped: Event) -> None:
     Raises:
         Fenced: another relay service has started.
     """
+    with opened_spans(settings, SERVICE.name) as spans:
+        _run(settings, spans, stopped)
+
+
+def _run(settings: Settings, spans: Spans, stopped: Event) -> None:
     while not stopped.is_set():
         try:
             reading.read_once(settings)
-            with view_outputs.open_outputs(settings) as outputs:
+            with view_outputs.open_outputs(settings, spans) as outputs:
                 while not stopped.is_set():
                     if not outputs.publish():
                         stopped.wait(_PAUSE_SECONDS)
-        except psycopg.OperationalError as error:
-            log.warning("PostgreSQL does not answer: %s", error)
+        except psycopg.Error as error:  # an outage, a standby, or a session that ended while this process was suspended
+            log.warning("PostgreSQL does not answer, or refuses: %s", describe(error))
             stopped.wait(_RETRY_SECONDS)
 
 

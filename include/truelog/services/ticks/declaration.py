@@ -1,6 +1,6 @@
 """The `ticks` service, which has no port: it is ready if the last tick in the log is recent."""
 
-from truelog.services.declaration import Check, Service
+from truelog.services.declaration import Access, Check, Service
 from truelog.services.ticks import recent_tick
 from truelog.support.settings import KafkaUser
 
@@ -10,4 +10,6 @@ SERVICE = Service(
     after=("postgresql", "kafka"),
     kafka=KafkaUser.TICKS,
     check=Check(recent_tick.require_recent_tick, recent_tick.address),
+    writes_events=True,
+    access=Access(administers_kafka=False),
 )

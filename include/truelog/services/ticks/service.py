@@ -30,7 +30,7 @@ from truelog.log.clock_guard import ClockGuard, newest_tick
 from truelog.schema.event import EventType
 from truelog.schema.names import TICKS
 from truelog.services.ticks.registered_topics import RegisteredTopics
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import ServiceDown, TopicRefused
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import outlast
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 def run(settings: Settings, stopped: Event) -> None:
     """Write a tick every `tick_seconds` until stopped. A tick that Kafka does not accept is skipped, not repeated."""
+    settings.require_own_events("the service ticks")
     event_type, guard = outlast(partial(_begin, settings), stopped)
     broker, producer, registered = topics.client(settings), _producer(settings), RegisteredTopics(settings)
     due = monotonic()
@@ -47,8 +48,8 @@ def run(settings: Settings, stopped: Event) -> None:
         try:
             read = registered.names() & topics.existing_topics(broker)
             _send(producer, _tick(broker, event_type, read, guard))
-        except ServiceDown as down:
-            log.warning("tick skipped: %s", down)
+        except (ServiceDown, TopicRefused) as error:  # refused: a topic was deleted after the topics were listed
+            log.warning("tick skipped: %s", error)
         due = max(due + settings.tick_seconds, monotonic())
         stopped.wait(max(0.0, due - monotonic()))
 

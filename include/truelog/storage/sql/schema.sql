@@ -118,6 +118,12 @@ CREATE TABLE truelog.view (
 );
 COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
 
+CREATE TABLE truelog.version_share (
+    view text PRIMARY KEY, version integer NOT NULL, percent integer NOT NULL CHECK (percent BETWEEN 1 AND 100),
+    since timestamptz NOT NULL DEFAULT now(), FOREIGN KEY (view, version) REFERENCES truelog.view
+);
+COMMENT ON TABLE truelog.version_share IS 'The version of a view that a share of the API''s readers gets, and the percentage of its readers. At most one version of each view';
+
 CREATE TABLE truelog.position (
     view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,
     reading integer NOT NULL DEFAULT 0,  -- under which the view counted the records below the position
@@ -312,7 +318,9 @@ COMMENT ON TABLE truelog.output IS 'The views that publish their changes. A row 
 
 CREATE TABLE truelog.output_step (
     view text, version integer, last bigint, id uuid NOT NULL DEFAULT gen_random_uuid(), positions jsonb NOT NULL,
-    made_at timestamptz NOT NULL DEFAULT clock_timestamp(), records text, PRIMARY KEY (view, version, last)
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp(), records text,
+    traceparent text,  -- the span of its merge, if its trace is sampled
+    PRIMARY KEY (view, version, last)
 );
 COMMENT ON TABLE truelog.output_step IS 'The transactions that changed a published view, with the number of the last row of each';
 

@@ -5,6 +5,14 @@ SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only, removed_at,
 FROM truelog.view ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
 COMMENT ON VIEW truelog.deployed IS 'The version of each view that readers see. It may be older than the newest version. A removed view is no longer visible';
 
+-- A reader of the API has a slot from 0 to 99 in each view (`truelog.serving.reader_slot`), and gets the version whose slots
+-- contain it. So a larger share has all readers of a smaller one.
+CREATE OR REPLACE VIEW truelog.reader_version AS
+SELECT d.view, d.version, coalesce(s.percent, 0) AS first_slot, 100 AS end_slot
+FROM truelog.deployed d LEFT JOIN truelog.version_share s ON s.view = d.view
+UNION ALL SELECT view, version, 0, percent FROM truelog.version_share;
+COMMENT ON VIEW truelog.reader_version IS 'The version of each view that the API''s readers get, by the first slot and the slot behind the last one';
+
 -- Readers can move back to this version. Its stream goes on for a time, so that it is as fresh as the deployed version.
 CREATE OR REPLACE VIEW truelog.former AS
 SELECT DISTINCT ON (v.view) v.view, v.version, d.deployed_at AS left_at
@@ -218,6 +226,27 @@ END
 $$;
 COMMENT ON FUNCTION truelog.limit_check IS 'Whether an address may make another request, and why. The answer is advisory: it is as old as the views';
 
+-- For the collector, whose role may read no view: what `truelog.limits.rate_answer` reads about some addresses.
+CREATE OR REPLACE FUNCTION truelog.limits_of(addresses text[]) RETURNS TABLE (
+    address text, max_requests bigint, window_seconds bigint, blocked boolean, blocked_until timestamptz, reason text
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+    RETURN QUERY SELECT l.address, l.max_requests::bigint, l.window_seconds::bigint, l.blocked_at IS NOT NULL, l.blocked_until, l.reason
+    FROM views.rate_limits l WHERE l.address = ANY(addresses);
+END
+$$;
+CREATE OR REPLACE FUNCTION truelog.requests_of(addresses text[], since timestamptz[], until timestamptz) RETURNS TABLE (
+    ip text, pane timestamptz, requests bigint
+) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+    RETURN QUERY SELECT found.ip, found.pane, found.requests FROM unnest(addresses, since) AS asked(one, after) CROSS JOIN LATERAL (
+        SELECT r.ip, r.pane, r.requests::bigint FROM views.request_rates r
+        WHERE r.ip = asked.one AND r.pane > asked.after AND r.pane <= until
+    ) AS found ORDER BY found.ip, found.pane;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION truelog.limits_of, truelog.requests_of FROM PUBLIC;
+
 -- Notes what a statement changed in a followed table (`truelog.tables.output.changes`). The argument is the table of notes.
 CREATE OR REPLACE FUNCTION truelog.note_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -287,8 +316,9 @@ SELECT v.view, v.version, v.version = d.version AND v.deployed_at IS NOT NULL AN
     f.left_at, v.held, v.batch_only, coalesce(s.state, '') AS state, coalesce(s.reason, '') AS reason,
     EXISTS (SELECT FROM truelog.view_position p WHERE (p.view, p.version) = (v.view, v.version)) AS built,
     lag.behind, greatest(c.reltuples, 0)::bigint AS rows, coalesce(r.verdict, '') AS verdict,
-    extract(epoch FROM now() - r.finished_at)::float8 AS verdict_age, v.made_at, v.deployed_at
+    extract(epoch FROM now() - r.finished_at)::float8 AS verdict_age, v.made_at, v.deployed_at, coalesce(h.percent, 0) AS share
 FROM truelog.view v JOIN truelog.deployed d ON d.view = v.view
+LEFT JOIN truelog.version_share h ON (h.view, h.version) = (v.view, v.version)
 LEFT JOIN truelog.standing s ON (s.view, s.version) = (v.view, v.version)
 LEFT JOIN truelog.former f ON (f.view, f.version) = (v.view, v.version)
 LEFT JOIN pg_class c ON c.relname = v.view || '_v' || v.version
@@ -310,6 +340,32 @@ CROSS JOIN LATERAL (  -- the records below the rows that readers see, and not be
 ) lag;
 COMMENT ON VIEW truelog.version_status IS 'Each version of each view: who sees it, whether it runs, how far it is behind the rows that readers see, and its last comparison';
 
+-- Both versions run beside each other. If the shared one has all records that other readers see, it is as fresh as theirs.
+CREATE OR REPLACE VIEW truelog.shared_answer AS
+SELECT h.view, h.version, served.layer, CASE WHEN t.behind = 0 AND v.reads <@ d.reads THEN n.as_of END AS as_of, CASE
+    WHEN d.removed_at IS NOT NULL THEN n.reason
+    WHEN w.reason IS NOT NULL THEN w.reason
+    WHEN q.reconciliation IS NOT NULL THEN format('rows of version %s differ from the rebuild (reconciliation %s)', h.version, q.reconciliation)
+    WHEN t.state = 'STALLED' THEN format('the stream of version %s is stalled', h.version)
+    WHEN s.application IS NULL THEN format('no application runs version %s', h.version)
+    WHEN a.desired = 'stopped' THEN format('%s is stopped', a.application)
+    WHEN NOT a.alive THEN format('%s is not running', a.application)
+    WHEN t.behind > 0 THEN format('version %s lacks %s records that other readers see', h.version, t.behind)
+    WHEN EXISTS (
+        SELECT FROM truelog.erasure e JOIN truelog.erasure_end x ON x.erasure = e.id WHERE e.step < 8 AND x.topic = ANY(v.reads)
+    ) THEN 'an erasure is unfinished: rows may show people who are to be forgotten'
+    ELSE '' END AS reason
+FROM truelog.version_share h JOIN truelog.version_status t USING (view, version) JOIN truelog.view v USING (view, version)
+JOIN truelog.deployed d ON d.view = h.view JOIN truelog.answer n ON n.view = h.view
+LEFT JOIN truelog.batch_layer b ON (b.view, b.version) = (h.view, h.version)
+LEFT JOIN truelog.quarantine q ON (q.view, q.version) = (h.view, h.version)
+LEFT JOIN truelog.held w ON (w.view, w.version) = (h.view, h.version)
+LEFT JOIN truelog.standing s ON (s.view, s.version) = (h.view, h.version)
+LEFT JOIN truelog.application_status a ON a.application = s.application
+CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL THEN 'stream' ELSE 'batch' END AS layer) served;
+COMMENT ON VIEW truelog.shared_answer IS 'What `truelog.answer` says, of the versions that a share of the API''s readers gets';
+GRANT SELECT ON truelog.reader_version, truelog.shared_answer TO PUBLIC;  -- as for truelog.answer
+
 -- For subscribers of changes: how far each output is, and which rows each transaction has changed.
 CREATE OR REPLACE VIEW truelog.published_place AS
 SELECT o.view, o.version, o.number, coalesce(s.id, o.beginning) AS identity, o.beginning, o.first, coalesce((
@@ -323,4 +379,8 @@ CREATE OR REPLACE VIEW truelog.published_change AS
 SELECT o.view, o.version, o.number, o.key, o.value, s.last, s.id, s.positions, s.made_at
 FROM truelog.outbox o JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.step);
 COMMENT ON VIEW truelog.published_change IS 'The changed rows of published views, with the transaction of each';
-GRANT SELECT ON truelog.published_place, truelog.published_change TO PUBLIC;  -- as for truelog.answer
+
+CREATE OR REPLACE VIEW truelog.published_trace AS
+SELECT view, version, last, traceparent FROM truelog.output_step WHERE traceparent IS NOT NULL;
+COMMENT ON VIEW truelog.published_trace IS 'The span of the merge of each sampled transaction of a published view';
+GRANT SELECT ON truelog.published_place, truelog.published_change, truelog.published_trace TO PUBLIC;  -- as for truelog.answer

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import PositiveInt, SecretStr
+from pydantic import PositiveInt, SecretStr, ValidationInfo, field_validator
 
 from truelog.support.setting_groups.namespace import NamespaceSettings
 
@@ -23,6 +23,13 @@ class CaptureSettings(NamespaceSettings):
     capture_retained_bytes: PositiveInt = 2**30  # of the captured database's log, which raises a warning
     connect_port: int = 0  # at which Kafka Connect answers on this machine
     connect_password: SecretStr = SecretStr("")
+
+    @field_validator("capture")
+    @classmethod
+    def _of_own_events(cls, value: bool, others: ValidationInfo) -> bool:
+        if value and others.data.get("reads_bucket"):
+            raise ValueError("captured tables become events, and an environment with TRUELOG_READS_BUCKET writes none")
+        return value
 
     @property
     def source_role(self) -> str:

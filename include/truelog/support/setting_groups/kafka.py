@@ -8,11 +8,13 @@ from typing import Any, Literal
 from pydantic import SecretStr, ValidationInfo, field_validator
 
 from truelog.support.setting_groups.certificates import named
+from truelog.support.setting_groups.given import require_given
 from truelog.support.setting_groups.jaas import jaas
 from truelog.support.setting_groups.kafka_oauth import OAUTHBEARER, KafkaOauthSettings, missing_for_oauth
 from truelog.support.setting_groups.namespace import NamespaceSettings
 
-NAMESPACE = "truelog.namespace"  # an option of `truelog.kafka`, which every other client refuses
+# Options of `truelog.kafka`, which every other client refuses.
+NAMESPACE, READS = "truelog.namespace", "truelog.reads"
 _CA = "TRUELOG_KAFKA_CA_FILE"
 _PORT = 9092
 # A broker that starts may say that the cluster has no brokers. The client then forgets all of them, and asks the
@@ -45,7 +47,7 @@ class KafkaSettings(NamespaceSettings, KafkaOauthSettings):
 
     kafka_bootstrap: str
     kafka_user: str = "truelog"
-    kafka_password: SecretStr
+    kafka_password: SecretStr = SecretStr("")  # of `kafka_user`; processes with principals of their own need none
     # The principals with few rights. If one has no password, its duty falls to `kafka_user`.
     kafka_collector_password: SecretStr = SecretStr("")
     kafka_connect_password: SecretStr = SecretStr("")
@@ -112,17 +114,16 @@ class KafkaSettings(NamespaceSettings, KafkaOauthSettings):
 
     def kafka(self, user: KafkaUser = KafkaUser.ADMIN) -> dict[str, Any]:
         """Options of a client in `truelog.kafka`."""
-        name, password = self._kafka_login(user)
-        with_password = {"sasl.username": name, "sasl.password": password}
         trust = self.kafka_trust
         return {
             "bootstrap.servers": self.kafka_bootstrap,
             "security.protocol": self.kafka_protocol,
             "sasl.mechanism": self.kafka_mechanism,
-            **(self._oauth_of_librdkafka() if self.kafka_uses_oauth else with_password),
+            **(self._oauth_of_librdkafka() if self.kafka_uses_oauth else self._password_of_librdkafka(user)),
             "metadata.recovery.rebootstrap.trigger.ms": _REBOOTSTRAP_MS,
             **({"ssl.ca.location": trust} if trust else {}),
             **({NAMESPACE: self.namespace} if self.namespace else {}),
+            **({READS: self.reads_namespace} if self.reads_events else {}),
         }
 
     def connect_kafka(self) -> dict[str, str]:
@@ -144,17 +145,25 @@ class KafkaSettings(NamespaceSettings, KafkaOauthSettings):
 
     def _java(self, user: KafkaUser) -> dict[str, str]:
         """Properties of a Java client, without the addresses."""
-        with_password = {"sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(user))}
         trust = self.kafka_trust
         return {
             "security.protocol": self.kafka_protocol,
             "sasl.mechanism": self.kafka_mechanism,
-            **(self._oauth_of_java() if self.kafka_uses_oauth else with_password),
+            **(self._oauth_of_java() if self.kafka_uses_oauth else self._password_of_java(user)),
             **({"ssl.truststore.type": "PEM", "ssl.truststore.location": trust} if trust else {}),
         }
+
+    def _password_of_librdkafka(self, user: KafkaUser) -> dict[str, str]:
+        name, password = self._kafka_login(user)
+        return {"sasl.username": name, "sasl.password": password}
+
+    def _password_of_java(self, user: KafkaUser) -> dict[str, str]:
+        return {"sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(user))}
 
     def _kafka_login(self, user: KafkaUser) -> tuple[str, str]:
         """The name and the password of a principal, or of `kafka_user` if the principal has no password."""
         if user is not KafkaUser.ADMIN and (password := self.kafka_passwords[user]):
             return self.names.in_kafka(user.value), password.get_secret_value()
+        if self.kafka_protocol.startswith("SASL"):
+            require_given(self, "kafka_password", "" if user is KafkaUser.ADMIN else user.password_setting)
         return self.kafka_user, self.kafka_password.get_secret_value()

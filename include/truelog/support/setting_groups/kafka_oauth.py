@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
+from truelog.support.errors import NotSetUp
 from truelog.support.setting_groups.certificates import named
 from truelog.support.setting_groups.jaas import login
 
@@ -15,7 +16,7 @@ OAUTHBEARER = "OAUTHBEARER"
 OAUTH_CA = "TRUELOG_KAFKA_OAUTH_CA_FILE"
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-_NEEDED = ("kafka_oauth_token_url", "kafka_oauth_client_id", "kafka_oauth_client_secret")
+_NEEDED = ("kafka_oauth_token_url", "kafka_oauth_client_id")  # a process that does not use Kafka has no secret
 _URL = re.compile(r"https?://[^\s,@/?#]+(/[^\s,#]*)?")  # Java's list of allowed URLs is separated by commas
 
 
@@ -59,7 +60,7 @@ class KafkaOauthSettings(BaseSettings):
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.token.endpoint.url": self.kafka_oauth_token_url,
             "sasl.oauthbearer.client.id": self.kafka_oauth_client_id,
-            "sasl.oauthbearer.client.secret": self.kafka_oauth_client_secret.get_secret_value(),
+            "sasl.oauthbearer.client.secret": self._oauth_secret(),
             **({"sasl.oauthbearer.scope": self.kafka_oauth_scope} if self.kafka_oauth_scope else {}),
             **({"https.ca.location": trust} if trust else {}),
         }
@@ -72,7 +73,7 @@ class KafkaOauthSettings(BaseSettings):
         trust = self.kafka_oauth_trust
         options = {
             "clientId": self.kafka_oauth_client_id,
-            "clientSecret": self.kafka_oauth_client_secret.get_secret_value(),
+            "clientSecret": self._oauth_secret(),
             **({"scope": self.kafka_oauth_scope} if self.kafka_oauth_scope else {}),
             **({"ssl.truststore.type": "PEM", "ssl.truststore.location": trust} if trust else {}),
         }
@@ -82,11 +83,16 @@ class KafkaOauthSettings(BaseSettings):
             "sasl.oauthbearer.token.endpoint.url": self.kafka_oauth_token_url,
         }
 
+    def _oauth_secret(self) -> str:
+        if not self.kafka_oauth_client_secret:
+            raise NotSetUp(f"{OAUTHBEARER} needs TRUELOG_KAFKA_OAUTH_CLIENT_SECRET, and this process has none")
+        return self.kafka_oauth_client_secret.get_secret_value()
+
     def _allowed_in_java(self) -> list[str]:
         """The option with which a JVM of Kafka 4 may ask the token endpoint. Earlier versions need none."""
         return [f"-D{_ALLOWED_URLS}={self.kafka_oauth_token_url}"]
 
 
 def missing_for_oauth(settings: Mapping[str, object]) -> list[str]:
-    """The names of the missing settings without which there is no token."""
+    """The names of the missing settings without which there is no token, except the secret."""
     return [f"TRUELOG_{name.upper()}" for name in _NEEDED if not settings.get(name)]

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings
 
 from truelog.support.setting_groups.certificates import named
+from truelog.support.setting_groups.given import require_given
 
 CA_FILE = "truelog.s3.ca-file"
 _FILE_IO = "truelog.storage.bucket_file_io.BucketFileIO"  # PyIceberg imports it where it opens files
@@ -20,8 +21,11 @@ class ObjectStoreSettings(BaseSettings):
     s3_endpoint: str
     s3_region: str = "us-east-1"
     s3_bucket: str = "truelog"
-    s3_access_key: str
-    s3_secret_key: SecretStr
+    s3_access_key: str = ""  # processes that do not use the bucket need none
+    s3_secret_key: SecretStr = SecretStr("")
+    # Keys that may only read, for the API's Iceberg catalog. Without them, it uses the keys above if it has them.
+    s3_reader_access_key: str = ""
+    s3_reader_secret_key: SecretStr = SecretStr("")
     s3_ca_file: Path | None = None  # a PEM file with the store's CA; what each client trusts by default
 
     @property
@@ -37,14 +41,24 @@ class ObjectStoreSettings(BaseSettings):
         """The file of the CA that clients trust; None without TLS, or if each client trusts what it does by default."""
         return named(self.s3_ca_file, "TRUELOG_S3_CA_FILE") if self.s3_is_encrypted else None
 
+    def only_reading(self) -> Self:
+        """The settings of a process that only reads the bucket: with the keys that may only read, if there are any."""
+        if not (self.s3_reader_access_key and self.s3_reader_secret_key):
+            return self
+        keys = {"s3_access_key": self.s3_reader_access_key, "s3_secret_key": self.s3_reader_secret_key}
+        return self.model_copy(update=keys)
+
     def object_store(self) -> dict[str, str]:
-        """PyIceberg properties for access to the bucket alone. Spark ships them to tasks."""
+        """PyIceberg properties for access to the bucket alone. Spark ships them to tasks.
+
+        Raises:
+            NotSetUp: the settings have no key. An empty one must be given.
+        """
         trust = self.s3_trust
         return {
             "s3.endpoint": self.s3_endpoint,
             "s3.region": self.s3_region,
-            "s3.access-key-id": self.s3_access_key,
-            "s3.secret-access-key": self.s3_secret_key.get_secret_value(),
+            **self._keys(),
             **({"py-io-impl": _FILE_IO, CA_FILE: trust} if trust else {}),
         }
 
@@ -63,9 +77,16 @@ class ObjectStoreSettings(BaseSettings):
             "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             "s3.endpoint": self.s3_endpoint,
             "s3.path-style-access": "true",
+            **self._keys(),
+            "client.region": self.s3_region,
+        }
+
+    def _keys(self) -> dict[str, str]:
+        for each in ("s3_access_key", "s3_secret_key"):
+            require_given(self, each)
+        return {
             "s3.access-key-id": self.s3_access_key,
             "s3.secret-access-key": self.s3_secret_key.get_secret_value(),
-            "client.region": self.s3_region,
         }
 
 

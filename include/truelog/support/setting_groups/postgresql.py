@@ -1,7 +1,7 @@
 """How clients of PostgreSQL connect: psycopg, ADBC, SQLAlchemy and JDBC, also to the database that is captured."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
 from pydantic import SecretStr
@@ -9,9 +9,12 @@ from pydantic import SecretStr
 from truelog.support.errors import NotSetUp
 from truelog.support.setting_groups.capture import CaptureSettings
 from truelog.support.setting_groups.certificates import trusted
+from truelog.support.setting_groups.given import require_given
 
 STAGER, CATALOG_ROLE, API_ROLE, ANALYST = "stager", "catalog", "api", "analyst"  # database roles
 AIRFLOW_ROLE = "airflow"  # of Airflow's own database
+# The roles of processes that face other networks, in place of the owner (`truelog.storage.process_roles`).
+COLLECTOR_ROLE, API_SERVICE_ROLE = "collector", "api_service"
 # Otherwise, a process that is suspended in a transaction would keep its locks indefinitely, as on the catalog's tables.
 IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 _UTC = "-c timezone=UTC"
@@ -33,7 +36,7 @@ class DatabaseSettings(CaptureSettings):
     database_port: int
     database_name: str = "truelog"
     database_user: str = "truelog"
-    database_password: SecretStr
+    database_password: SecretStr = SecretStr("")  # of the owner; processes with a role of their own need none
     # As in libpq. With `verify-full`, the certificate must be signed by a trusted CA and contain the host's name.
     database_sslmode: Literal["prefer", "require", "verify-ca", "verify-full"] = "prefer"
     database_ca_file: Path | None = None  # a PEM file with the server's CA; the system's certificates by default
@@ -42,6 +45,9 @@ class DatabaseSettings(CaptureSettings):
     stager_password: SecretStr = SecretStr("")  # may insert staged rows
     catalog_password: SecretStr = SecretStr("")  # may use the archive's catalog
     api_password: SecretStr = SecretStr("")  # may read `views`; the API refuses to start without it
+    # Database roles of processes. Without its password, a process signs in as the owner.
+    collector_password: SecretStr = SecretStr("")
+    api_service_password: SecretStr = SecretStr("")
 
     @property
     def database_trust(self) -> str | None:
@@ -59,14 +65,36 @@ class DatabaseSettings(CaptureSettings):
         """The parameters of libpq by which a session ends if its server is gone."""
         return _TCP_LIMITS
 
+    @property
+    def process_passwords(self) -> dict[str, SecretStr]:
+        """The passwords of the roles of processes. A password may be empty."""
+        return {COLLECTOR_ROLE: self.collector_password, API_SERVICE_ROLE: self.api_service_password}
+
+    def signed_in_as(self, role: str) -> Self:
+        """The settings of a process that signs in as its own role, or as the owner if the role has no password.
+
+        Raises:
+            NotSetUp: the process has neither password, as in a pod or a container.
+        """
+        if not (password := self.process_passwords[role]):
+            require_given(self, "database_password", f"{role}_password")
+            return self
+        return self.model_copy(
+            update={"database_user": self.names.in_postgresql(role), "database_password": password},
+        )
+
     def database(self) -> dict[str, Any]:
-        """Arguments for `psycopg.connect`. Every session uses UTC."""
+        """Arguments for `psycopg.connect`. Every session uses UTC.
+
+        Raises:
+            NotSetUp: the settings have no password. An empty one must be given.
+        """
         return {
             "host": self.database_host,
             "port": self.database_port,
             "dbname": self.database_name,
             "user": self.database_user,
-            "password": self.database_password.get_secret_value(),
+            "password": self._database_secret(),
             "options": _UTC,
             **self.tcp_limits(),
             **self._database_tls(),
@@ -142,9 +170,12 @@ class DatabaseSettings(CaptureSettings):
     def _limited_role(self, role: str, password: SecretStr) -> tuple[str, str]:
         """The role and its password; a database whose owner has not created the role has only the main role."""
         named = self.names.in_postgresql(role)
-        return (named, password.get_secret_value()) if password else (self.database_user, self._database_secret())
+        if password:
+            return named, password.get_secret_value()
+        return self.database_user, self._database_secret(f"{role}_password")
 
-    def _database_secret(self) -> str:
+    def _database_secret(self, instead_of: str = "") -> str:
+        require_given(self, "database_password", instead_of)
         return self.database_password.get_secret_value()
 
 

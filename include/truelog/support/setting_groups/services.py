@@ -51,13 +51,16 @@ def _origins(text: str) -> str:
     return text
 
 
+# A dead letter contains the event in base64, which takes a third more space. Kafka accepts one megabyte.
+MOST_EVENT_BYTES = 700_000
+
+
 class ServiceSettings(BaseSettings):
     """The settings of the services. `Settings` has these and all others."""
 
     services: dict[str, Address] = {}  # the addresses of Truelog's own services
 
-    # A dead letter contains the event in base64, which takes a third more space. Kafka accepts one megabyte.
-    collector_event_bytes: PositiveInt = Field(default=512 * 1024, le=700_000)
+    collector_event_bytes: PositiveInt = Field(default=512 * 1024, le=MOST_EVENT_BYTES)
     collector_body_bytes: PositiveInt = 4 * 2**20
     collector_body_events: PositiveInt = 10_000
     collector_body_seconds: PositiveFloat = 30.0  # time limit for receiving a body

@@ -109,11 +109,15 @@ def is_shown(connection: Connection, view: str, version: int) -> bool:
 def show(connection: Connection, view: str, version: int) -> bool:
     """Let readers see this version under the view's name, unless they do. Return whether anything has changed.
 
-    Call this function in a transaction. The version must have been described.
+    If readers move, a share of them that gets a version ends. Call this function in a transaction. The version must
+    have been described.
     """
     statements: list[str] = read_value(
         connection, "SELECT definitions FROM truelog.view WHERE (view, version) = (%s, %s)", (view, version)
     )
+    served = read_value(connection, "SELECT version FROM truelog.deployed WHERE view = %s", (view,))
+    if served != version:
+        end_share(connection, view)
     changed = connection.execute(
         "UPDATE truelog.view AS v SET shown = %(shown)s, deployed_at = CASE "
         "WHEN deployed_at IS NOT NULL AND version = d.served THEN deployed_at ELSE clock_timestamp() END "
@@ -126,6 +130,16 @@ def show(connection: Connection, view: str, version: int) -> bool:
         drop(connection, _under_the_name(connection, view))
         _run(connection, statements)
     return bool(changed.rowcount)
+
+
+def shared(connection: Connection, view: str) -> tuple[int, int] | None:
+    """The version that a share of the API's readers gets, and the percentage. None if there is no share."""
+    return connection.execute("SELECT version, percent FROM truelog.version_share WHERE view = %s", (view,)).fetchone()
+
+
+def end_share(connection: Connection, view: str) -> None:
+    """Let all readers of the API get the version that other readers see."""
+    connection.execute("DELETE FROM truelog.version_share WHERE view = %s", (view,))
 
 
 def show_again(connection: Connection, view: str) -> None:

@@ -18,6 +18,7 @@ from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.versions.cut_over import back, cut_over
+from truelog.versions.share import share
 
 
 @pytest.fixture
@@ -62,6 +63,8 @@ def test_a_version_is_found_until_readers_see_it_unless_they_have_left_it(versio
     assert cause() == "version 2 lacks 2 records that readers see"
     versions.make_ready()
     assert cause() == "version 2 is ready, and readers were not moved to it"
+    share(versions.settings, versions.name, 2, 10, doer="test")
+    assert cause() == "version 2 is ready, and readers were not moved to it; 10 % of the API's readers get it"
     cut_over(versions.settings, versions.name, doer="test")
     assert cause() is None
     back(versions.settings, versions.name, doer="test")

@@ -19,6 +19,7 @@ from tests.library.notifications.found_rows import FoundRows, cart, found_rows, 
 from tests.library.notifications.rounds import deliver, look
 from truelog.lag import notification_lag
 from truelog.notifications import delivery, history, intake, notifier
+from truelog.notifications.rules import rule as rules_of_all_kinds
 from truelog.notifications.rules.declaration import check
 from truelog.notifications.rules.row import RowRule
 from truelog.patterns.expression import UNKNOWN
@@ -185,6 +186,64 @@ def test_what_is_not_over_is_sent_once_all_changes_are_read(
     carts.change(cart("a", 9))
     deliver(told, carts.connection)
     assert said(listener) == [("opened", "a 11"), ("resolved", "Resolved: a 11")]
+
+
+@pytest.mark.parametrize("method", ["fits", "text"])
+def test_a_defect_of_a_rule_on_one_row_stops_nothing_else(
+    told: Settings,
+    carts: FoundRows,
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    method: str,
+) -> None:
+    fail_on_a(monkeypatch, method)
+    set_row_rule(carts.connection, "bad", "quantity > 10", template="bad $cart_id")
+    set_row_rule(carts.connection, "good", "quantity > 10", template="good $cart_id")
+    look(carts.connection)
+    carts.change(cart("a", 11), cart("b", 11))
+    carts.change(cart("a", 12))
+    deliver(told, carts.connection)
+    assert sorted(text for _, text in said(listener)) == ["bad b", "good a", "good b"]
+    assert caplog.text.count("the notification rule bad fails on a row") == 1
+
+
+def test_a_row_whose_group_is_too_long_stops_nothing_else(
+    told: Settings, carts: FoundRows, listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_row_rule(carts.connection, "grouped", "quantity > 10", group_by="product")
+    look(carts.connection)
+    carts.change(cart("a", 11, product="é" * 1_000), cart("b", 11))
+    deliver(told, carts.connection)
+    assert said(listener) == [("opened", "b 11")]
+    assert "the values of product have over 2,000 bytes" in caplog.text
+
+
+def test_an_incident_ends_if_its_changed_rule_fails_on_its_row(
+    told: Settings, carts: FoundRows, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_row_rule(carts.connection, "bad", "quantity > 10")
+    look(carts.connection)
+    carts.change(cart("a", 11))
+    deliver(told, carts.connection)
+    fail_on_a(monkeypatch, "fits")
+    set_row_rule(carts.connection, "bad", "quantity > 9")
+    deliver(told, carts.connection)
+    assert said(listener) == [("opened", "a 11"), ("ended", "Ended: a 11")]
+
+
+def fail_on_a(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Give this method of the rule `bad` a defect: it fails on the cart `a`."""
+    real = getattr(RowRule, method)
+
+    def failing(rule: RowRule, row: dict[str, Any] | None) -> Any:
+        if rule.name == "bad" and row is not None and row["cart_id"] == "a":
+            raise MemoryError
+        return real(rule, row)
+
+    monkeypatch.setattr(RowRule, method, failing)
+    monkeypatch.setattr(rules_of_all_kinds, "_LOGGED", set())
 
 
 def set_both(carts: FoundRows) -> None:

@@ -57,7 +57,7 @@ def causes(found: ReconcileResult) -> list[tuple[object, object]]:
     return [(each["cause"], each["rows"]) for each in found.causes]
 
 
-@pytest.mark.parametrize("request_", [COMPARE, RAW])
+@pytest.mark.parametrize("request_", [COMPARE, pytest.param(RAW, marks=pytest.mark.nightly)])
 def test_rows_that_a_wrong_tick_has_dropped(ground: Archived, request_: ReconcileRequest) -> None:
     right = stored(ground)
     spoil(ground, 10)

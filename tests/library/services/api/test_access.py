@@ -149,7 +149,7 @@ def test_a_visitor_cannot_use_up_the_part_of_its_back_end(postgresql: Settings, 
         async def story() -> tuple[httpx.Response, list[httpx.Response]]:
             late = {"at_least": at(13).as_token(), "wait": 10}
             asked = {asyncio.create_task(api.ask("GET", ROWS, first, params=late)) for _ in range(6)}
-            while sum(each.done() for each in asked) < 5 or not api.questions._reads._watch._waiting[PAGES]:
+            while sum(each.done() for each in asked) < 5 or not api.questions._reads._watch._waiting[PAGES, 1]:
                 await asyncio.sleep(0)
             served = await api.ask("GET", ROWS, second)
             await asyncio.to_thread(reach, deployed, 13)

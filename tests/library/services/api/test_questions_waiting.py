@@ -51,7 +51,7 @@ def test_the_answer_comes_when_the_view_has_read_the_events(api: Asking, deploye
             asyncio.create_task(api.ask("GET", ROWS, params={"at_least": at(11 + n).as_token(), "wait": 10}))
             for n in range(3)
         ]
-        while api.questions._reads._watch._waiting[PAGES] < len(asked):
+        while api.questions._reads._watch._waiting[PAGES, 1] < len(asked):
             await asyncio.sleep(0)
         assert not any(each.done() for each in asked)
         await asyncio.to_thread(reach, deployed, 13, 10)
@@ -68,7 +68,7 @@ def test_the_answer_comes_when_the_view_has_read_the_events(api: Asking, deploye
 def test_an_answer_that_is_made_again_waits_only_for_the_rest_of_the_time(api: Asking) -> None:
     """As after a move of the readers."""
     reads = api.questions._reads
-    found = api.run(reads.source(PAGES))
+    found = api.run(reads.source(PAGES, "reader"))
     with pytest.raises(Problem, match="lacks 2 records of the token after 600 s"):
         api.run(reads.wait(found, at(12, 4), 600, time.monotonic() - 600))
 

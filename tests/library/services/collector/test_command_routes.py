@@ -1,8 +1,9 @@
-"""The routes for commands: how long a request waits for its decision."""
+"""The routes for commands: how long a request waits for its decision, and the event types that they know."""
 
 import asyncio
 import socket
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 import uvicorn
 from starlette.requests import Request
 
+from tests.builders.event_types import an_event_type, no_event_types
 from tests.deadline import deadline, until
 from tests.library.commands.decisions import COMMANDS, TYPES, claim
 from truelog.commands.command_log import Stored
@@ -20,7 +22,8 @@ from truelog.commands.decider import Decider
 from truelog.commands.request import CommandRequest
 from truelog.services import http_server
 from truelog.services.collector import command_routes
-from truelog.services.collector.command_routes import decision
+from truelog.services.collector.command_routes import CommandRoutes, decision
+from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
@@ -85,6 +88,25 @@ def test_a_command_whose_sender_is_gone_is_not_decided(monkeypatch: pytest.Monke
             until(lambda: require(len(decider.waiting) == 1), 30, "a command that waits")
             assert not decider.waiting[0].cancelled()
         until(lambda: require(decider.waiting[0].cancelled()), 30, "a cancelled command")
+
+
+def test_the_known_event_types_stay_while_none_is_registered(postgresql: Settings) -> None:
+    """A database in the middle of a restore has an empty registry. The thread that loads the types must not end."""
+
+    async def unread(_: Request) -> bytes:
+        return b""
+
+    with connect(postgresql, autocommit=True) as connection:
+        for each in TYPES.values():
+            an_event_type(connection, each, uuid.uuid4().hex)
+        routes = CommandRoutes(postgresql, unread)
+        known = routes._types
+        no_event_types(connection)
+        routes._reload_types()
+        assert (routes._types.keys(), routes._types) == (TYPES.keys(), known)
+        an_event_type(connection, TYPES["click"], uuid.uuid4().hex)
+        routes._reload_types()
+        assert list(routes._types) == ["click"]
 
 
 def require(condition: bool) -> None:

@@ -5,15 +5,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import psutil
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import runtime
+from tests.builders.event_types import an_event_type
 from tests.deadline import deadline, until
 from tests.laws.naive_clock import Tick, clock
 from tests.scenes.declared import copy_events
@@ -22,9 +27,10 @@ from truelog.log.positions import Positions
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT
 from truelog.schema.loading.events import load_events
+from truelog.services.ticks import service
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 pytestmark = pytest.mark.own_servers
 
@@ -114,6 +120,40 @@ def test_no_tick_is_written_while_the_registered_topics_are_unknown(
         connection.execute("ALTER TABLE truelog.hidden RENAME TO event_cut")
     ticks = wait_for_ticks(platform, begin, more=2)
     assert {frozenset(tick.ends.offsets) for tick in ticks} == {frozenset(load_events()) - {"ticks"}}
+
+
+def test_a_topic_that_is_deleted_while_a_tick_is_made_costs_one_tick(
+    platform: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    event, list_topics = replace(load_events()["page_view"], name="deleted"), topics.existing_topics
+    with connect(platform, autocommit=True) as connection:
+        an_event_type(connection, event, "an-id")
+    topics.sync_topics(platform, {event.name: event})
+    administrator = topics.client(platform, KafkaUser.ADMIN)
+
+    def list_before_deletion(broker: AdminClient) -> set[str]:
+        found = list_topics(broker)
+        if event.name in found:
+            administrator.delete_topics([event.name])[event.name].result(deadline(20))
+            until(lambda: require_missing(event.name, list_topics(broker)), 20, "the deletion")
+        return found
+
+    monkeypatch.setattr(topics, "existing_topics", list_before_deletion)
+    begin, stopped = topics.end_offsets(platform, ["ticks"]).at("ticks", 0), Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(service.run, platform.model_copy(update={"tick_seconds": 0.1}), stopped)
+        try:
+            ticks = wait_for_ticks(platform, begin, more=2)
+        finally:
+            stopped.set()
+            running.result(deadline(20))
+    assert f"tick skipped: Kafka has no topic {event.name}" in caplog.text
+    assert event.name not in ticks[-1].ends.offsets
+
+
+def require_missing(name: str, found: set[str]) -> None:
+    if name in found:
+        raise ServiceDown(f"Kafka still has {name}")
 
 
 def kill_and_wait(settings: Settings) -> None:

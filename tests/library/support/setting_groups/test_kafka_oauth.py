@@ -79,10 +79,17 @@ def test_without_a_ca_each_client_trusts_what_it_does_by_default(chosen: Chosen,
         assert "truststore" not in settings.connect_kafka()["sasl.jaas.config"]
 
 
-@pytest.mark.parametrize("name", ["kafka_oauth_token_url", "kafka_oauth_client_id", "kafka_oauth_client_secret"])
+@pytest.mark.parametrize("name", ["kafka_oauth_token_url", "kafka_oauth_client_id"])
 def test_a_missing_setting_is_named(chosen: Chosen, name: str) -> None:
     with pytest.raises(NotSetUp, match=f"kafka_mechanism .*OAUTHBEARER needs TRUELOG_{name.upper()}"):
         chosen(**{each: value for each, value in GIVEN.items() if each != name})
+
+
+def test_a_process_that_does_not_use_kafka_needs_no_secret(chosen: Chosen) -> None:
+    settings = chosen(**{each: value for each, value in GIVEN.items() if each != "kafka_oauth_client_secret"})
+    for client in (settings.kafka, settings.spark_kafka):
+        with pytest.raises(NotSetUp, match="OAUTHBEARER needs TRUELOG_KAFKA_OAUTH_CLIENT_SECRET"):
+            client()
 
 
 @pytest.mark.parametrize(
@@ -156,6 +163,7 @@ def wait_for_tokens(openid: Provider, count: int) -> None:
     until(issued, 30, "new tokens")
 
 
+@pytest.mark.nightly
 def test_a_token_is_renewed_while_its_client_is_open(own: Settings, openid: Provider, topic: str) -> None:
     """On a busy machine, a client may be late, and sign in again."""
     producer, consumer = make_producer(own), open_reader(own)
@@ -168,6 +176,7 @@ def test_a_token_is_renewed_while_its_client_is_open(own: Settings, openid: Prov
     assert {*openid.issued} == {CLIENT}
 
 
+@pytest.mark.nightly
 def test_without_a_new_token_the_broker_ends_the_connection(own: Settings, openid: Provider, topic: str) -> None:
     """The client tries again, so it goes on when the provider accepts its secret."""
     refused = list[KafkaError]()
@@ -209,6 +218,7 @@ def test_spark_reads_with_tokens_that_it_renews(
         query.stop()
 
 
+@pytest.mark.nightly
 def test_connect_knows_its_cluster_and_its_process_shows_no_secret(own: Settings) -> None:
     connector.write_worker(own)
     with running(own.home, "connect", connect.SERVICE.command(own), None, connect.SERVICE.environment(own)) as process:

@@ -15,6 +15,7 @@ from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.support.errors import BadInput, TooManyExcluded
 from truelog.support.settings import Settings
+from truelog.tables import stage
 from truelog.tables.fold import failing
 from truelog.tables.staging.failed_group import FailedGroup
 
@@ -36,6 +37,12 @@ def failed(ground: Archived) -> dict[str, str]:
     """The URLs of the groups that are recorded, with the error."""
     query = """SELECT "group" ->> 0, error FROM truelog.failed_group WHERE view = %s"""
     return dict(ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall())
+
+
+def staged(ground: Archived) -> int:
+    """How many rows are staged in the tables of the view."""
+    counts = (sql.SQL("SELECT count(*) FROM {}").format(stage.table(each)) for each in ground.compiled.tables)
+    return sum(int(str(n)) for each in counts for (n,) in ground.lab.connection.execute(each).fetchall())
 
 
 def require_equal(ground: Archived, *, from_raw: bool = False) -> None:
@@ -123,6 +130,18 @@ def test_a_fold_that_fails_on_many_groups_stops_the_view(ground: Archived, monke
     with pytest.raises(TooManyExcluded, match="fails on more than 1 groups"):
         ground.stream()
     assert (rows(ground), set(failed(ground))) == (before, {"a"})
+
+
+def test_a_batch_on_whose_many_groups_a_fold_fails_leaves_nothing_staged(
+    ground: Archived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its inputs are staged before the fold fails, again in each attempt."""
+    monkeypatch.setattr(failing, "MOST", 1)
+    ground.click(1, [("a", HUGE, 3), ("b", HUGE, 4)])
+    for _ in range(2):
+        with pytest.raises(TooManyExcluded, match="fails on more than 1 groups"):
+            ground.stream()
+    assert staged(ground) == 0
 
 
 def test_few_groups_are_found_among_many(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,7 @@ def test_a_group_with_too_many_inputs_has_checkpoints_but_no_row(ground: Archive
     assert compare(ground.rebuilder).verdict == "EQUAL"
 
 
+@pytest.mark.nightly
 def test_a_wrong_checkpoint_and_the_row_that_follows_from_it_are_repaired(ground: Archived) -> None:
     change(ground, saved(ground), "UPDATE {} SET text = 'no' WHERE url = 'a'")
     found = compare(ground.rebuilder)

@@ -205,6 +205,7 @@ def test_the_cause_of_a_wrong_count_is_named(timeline: Timeline) -> None:
     assert (found.verdict, [each["cause"] for each in found.causes]) == ("DIFFERENT", [Cause.HAND])
 
 
+@pytest.mark.nightly
 def test_a_certificate_a_fallback_and_another_reading_cover_a_join(timeline: Timeline) -> None:
     timeline.send(FOLLOW, TWEET)
     archived, lab = timeline.archived, timeline.archived.lab

@@ -111,6 +111,7 @@ def test_wrong_matches_inputs_and_rules_are_repaired(ground: Archived) -> None:
     ground.require_output()
 
 
+@pytest.mark.nightly
 def test_a_merge_with_a_changed_rule_that_dies_changes_nothing(
     ground: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +149,7 @@ def test_an_entity_with_too_many_events_keeps_the_matches_that_it_had(ground: Ar
     ground.require_output()
 
 
+@pytest.mark.nightly
 def test_an_entity_whose_matches_fail_is_left_out_in_every_layer(
     ground: Archived, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_texts_and_hits_leave_by_the_clock_of_the_log(ground: Archived) -> None:
     ground.require_output()
 
 
+@pytest.mark.nightly
 def test_wrong_hits_texts_and_searches_are_repaired(ground: Archived) -> None:
     set_search(ground, "outage", "down")
     click(ground, "kafka down", "up")

@@ -11,14 +11,21 @@ from psycopg_pool import AsyncConnectionPool
 from truelog.services.api.changes.filter import Filter, Values
 from truelog.services.api.changes.place import Place
 from truelog.services.api.changes.step import Step, event
+from truelog.services.api.rows.waiting import Version
 
 PORTION = 20_000  # rows that are read at once
 PORTION_BYTES = 64 * 2**20  # of their keys and values
 
 _HEADS = """
-SELECT view, version, number, identity::text, oldest
-FROM truelog.published_place JOIN truelog.deployed USING (view, version)
-WHERE view = ANY(%(views)s) AND visible AND (view, version) NOT IN (SELECT view, version FROM truelog.held)
+SELECT view, version, p.number, p.identity::text, p.oldest, coalesce(r.first_slot, 0), coalesce(r.end_slot, 0)
+FROM truelog.published_place p
+JOIN unnest(%(views)s::text[], %(versions)s::integer[]) AS followed(view, version) USING (view, version)
+LEFT JOIN truelog.reader_version r USING (view, version)
+WHERE view IN (SELECT d.view FROM truelog.deployed d WHERE d.visible)
+    AND (view, version) NOT IN (SELECT view, version FROM truelog.held)
+"""
+_OF_READER = """
+SELECT version FROM truelog.reader_version WHERE view = %(view)s AND %(slot)s >= first_slot AND %(slot)s < end_slot
 """
 # One statement, so that a new beginning cannot come between the check and the rows.
 _AFTER = """
@@ -42,7 +49,7 @@ SELECT p.continues, r.* FROM place p LEFT JOIN LATERAL (
 """
 _ROWS = """
 SELECT s.version, s.layer, s.offsets::text, p.number, p.identity::text, r.rows, r.bytes
-FROM truelog.served s JOIN truelog.published_place p ON (p.view, p.version) = (s.view, s.version)
+FROM truelog.served_version s JOIN truelog.published_place p ON (p.view, p.version) = (s.view, s.version)
 CROSS JOIN LATERAL (
     SELECT array_agg(counted.row) FILTER (WHERE bytes <= %(most)s) AS rows, max(bytes)::bigint AS bytes FROM (
         SELECT page.row, sum(octet_length(page.row)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes FROM (
@@ -50,7 +57,10 @@ CROSS JOIN LATERAL (
             FROM {relation} AS r{where} LIMIT {limit}
         ) AS page
     ) AS counted
-) r WHERE s.view = %(view)s AND (s.view, s.version) NOT IN (SELECT view, version FROM truelog.held)
+) r WHERE s.view = %(view)s AND s.version = %(version)s AND (%(slot)s::integer IS NULL OR EXISTS (
+    SELECT FROM truelog.reader_version v WHERE (v.view, v.version) = (s.view, s.version)
+        AND %(slot)s::integer >= v.first_slot AND %(slot)s::integer < v.end_slot
+)) AND (s.view, s.version) NOT IN (SELECT view, version FROM truelog.held)
 """
 # The status of a view with a window depends on the clock, so changes do not have it.
 _HAS_STATUS = """
@@ -65,20 +75,28 @@ _STATUS = "status"
 
 @dataclass(frozen=True)
 class Head:
-    """How far an outbox is, and the number of the oldest place that it still has. An erasure moves that on."""
+    """How far an outbox is, and the number of the oldest place that it still has. An erasure moves that on.
+
+    slots: of the readers that get this version (`truelog.serving.reader_slot`).
+    """
 
     place: Place
     oldest: int
+    slots: range
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A filter whose values are as the outbox writes them, and the columns of the rows of a version."""
+    """A filter whose values are as the outbox writes them, and the columns of the rows of a version.
+
+    slot: of the reader, who follows the version only while it gets it. None if the reader has asked for the version.
+    """
 
     filter: Filter
     version: int
     values: Values
     columns: tuple[str, ...]
+    slot: int | None = None
 
 
 @dataclass(frozen=True)
@@ -113,10 +131,17 @@ class OutboxReader:
     def __init__(self, pool: AsyncConnectionPool) -> None:
         self._pool = pool
 
-    async def heads(self, views: Collection[str]) -> dict[str, Head]:
-        """The head of each view that publishes, in the version that readers see."""
-        rows = await self._all(_HEADS, {"views": list(views)})
-        return {view: Head(Place(*place), oldest) for view, *place, oldest in rows}
+    async def heads(self, versions: Collection[Version]) -> dict[Version, Head]:
+        """The heads of these versions, without versions that do not publish."""
+        wanted = {"views": [view for view, _ in versions], "versions": [version for _, version in versions]}
+        return {
+            (view, version): Head(Place(version, number, identity), oldest, range(first, end))
+            for view, version, number, identity, oldest, first, end in await self._all(_HEADS, wanted)
+        }
+
+    async def version_of(self, view: str, slot: int) -> int | None:
+        """The version that a reader with this slot gets. None if there is no such view."""
+        return next((version for (version,) in await self._all(_OF_READER, {"view": view, "slot": slot})), None)
 
     async def steps_after(self, view: str, place: Place) -> list[Step] | None:
         """The next whole steps behind a place. None if the outbox does not continue there, or a step is too large."""
@@ -133,7 +158,7 @@ class OutboxReader:
                 begin = end
         return None if found and not steps else steps
 
-    async def prepare(self, wanted: Filter, version: int) -> Prepared:
+    async def prepare(self, wanted: Filter, version: int, slot: int | None) -> Prepared:
         """Let PostgreSQL write the values of a filter, and find the columns of the rows. The filter is of a version."""
         name = sql.Literal(f'views."{wanted.relation.name}"')
         row = wanted.row() if wanted.conditions else sql.SQL("'{}'")
@@ -141,12 +166,13 @@ class OutboxReader:
         [(text, has_status)] = await self._all(statement, wanted.values)
         values = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         columns = tuple(each for each in wanted.relation.types if not (has_status and each == _STATUS))
-        return Prepared(wanted, version, tuple(bytes(values[each]) for each in wanted.columns), columns)
+        return Prepared(wanted, version, tuple(bytes(values[each]) for each in wanted.columns), columns, slot)
 
     async def rows(self, view: str, prepared: Prepared, most: int, most_bytes: int) -> Snapshot | None:
-        """The rows of a filter with their place, of one snapshot of the database. None if the view does not publish.
+        """The rows of a filter with their place, of one snapshot of the database.
 
-        There may be one row more than `most`. Rows beyond `most_bytes` are counted, but not read.
+        None if the version does not publish, or the reader gets another one. There may be one row more than `most`.
+        Rows beyond `most_bytes` are counted, but not read.
         """
         statement = sql.SQL(_ROWS).format(
             columns=sql.SQL(", ").join(sql.SQL("r.{}").format(sql.Identifier(each)) for each in prepared.columns),
@@ -154,7 +180,8 @@ class OutboxReader:
             where=prepared.filter.where(),
             limit=sql.Literal(most + 1),
         )
-        found = await self._all(statement, {"view": view, "most": most_bytes, **prepared.filter.values})
+        of = {"view": view, "version": prepared.version, "slot": prepared.slot, "most": most_bytes}
+        found = await self._all(statement, of | prepared.filter.values)
         for version, layer, positions, number, identity, rows, size in found:
             return Snapshot(Place(version, number, identity), layer, positions, rows or [], size or 0)
         return None

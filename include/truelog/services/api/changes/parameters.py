@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
-from truelog.services.api.rows.parameters import MOST_CONDITIONS, KeyParameter, Text
+from truelog.services.api.rows.parameters import MOST_CONDITIONS, KeyParameter, PinnedVersion, Text
 
 
 class ChangeParameters(KeyParameter):
@@ -19,6 +19,7 @@ class ChangeParameters(KeyParameter):
             examples=[["reader_id=bob"]],
         ),
     ] = []  # noqa: RUF012  a model copies its defaults
+    version: PinnedVersion = None
     last_event_id: Annotated[
         Text,
         Field(

@@ -45,6 +45,10 @@ class Step:
 
 
 def event(name: str, place: Place | None, data: bytes) -> bytes:
-    """An event of a stream. Without a place, the subscriber forgets where it was. JSON has no line breaks."""
-    identity = "" if place is None else place.as_text()
+    """An event of a stream. JSON has no line breaks.
+
+    Without a place, its name is the id, and a client that comes back with it begins again. With an empty id, a browser
+    would send no `Last-Event-ID`, and the place in its address would count again.
+    """
+    identity = name if place is None else place.as_text()
     return b"event: %b\nid: %b\ndata: %b\n\n" % (name.encode(), identity.encode(), data)

@@ -2,7 +2,7 @@
 
 A subscriber gets the rows at a number of the outbox and then each step behind it, without a gap or a repetition:
 
-1. The subscriber joins the tail of its view. From then on, its queue gets each step that the tail reads.
+1. The subscriber joins the tail of its version of the view. From then on, its queue gets each step that the tail reads.
 2. One statement reads the rows with the number of the last step that they contain. Or the client names the place up to
    which it has read, and the tail has the steps since then.
 3. The steps in the queue up to this number are dropped.
@@ -13,16 +13,20 @@ A place has the random id of its transaction. If the outbox no longer has it, th
 
 import asyncio
 import logging
+from contextlib import suppress
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from truelog.relay.spans import Spans
 from truelog.services.api.changes.outbox import PORTION, Head, OutboxReader, Prepared
 from truelog.services.api.changes.place import Place
+from truelog.services.api.changes.push_spans import PushSpans
 from truelog.services.api.changes.subscriber import Subscriber, resync_message
 from truelog.services.api.changes.tail import Tail
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rows.reads import Replaced, require_not_held
+from truelog.services.api.rows.waiting import Version
 from truelog.support.errors import BadInput
 
 _POLL_SECONDS = 0.1
@@ -38,11 +42,12 @@ log = logging.getLogger(__name__)
 class Subscriptions:
     """The subscribers of this process."""
 
-    def __init__(self, pool: AsyncConnectionPool, rows: int, most_bytes: int) -> None:
+    def __init__(self, pool: AsyncConnectionPool, rows: int, most_bytes: int, spans: Spans | None = None) -> None:
         self._pool = pool
+        self._pushed = PushSpans(spans or Spans(), pool)
         self._rows, self._bytes = rows, most_bytes  # that a subscriber may begin with
         self.outbox = OutboxReader(pool)
-        self._tails: dict[str, Tail] = {}
+        self._tails: dict[Version, Tail] = {}
         self._reading = asyncio.Lock()  # one reading at a time moves or extends the tails
         self._task: asyncio.Task[None] | None = None
 
@@ -50,7 +55,7 @@ class Subscriptions:
         """A subscriber of a view, with its first messages. The caller unsubscribes it.
 
         Raises:
-            Replaced: readers see another version than `prepared` is of.
+            Replaced: the reader gets another version than `prepared` is of.
             Problem: the view does not publish its changes, or cannot be followed at the moment.
             BadInput: the rows are too many to begin with.
         """
@@ -64,29 +69,35 @@ class Subscriptions:
             raise
         return subscriber
 
-    async def head(self, view: str) -> Place:
-        """The place of the last change of a view.
+    async def head(self, view: str, version: int, slot: int | None) -> Head:
+        """How far the changes of a version are.
+
+        slot: of a reader that has not asked for the version.
 
         Raises:
-            Problem: the view does not publish its changes, or is held back after a restore.
+            Replaced: the reader gets another version now.
+            Problem: the version does not publish its changes, or is held back after a restore.
         """
-        heads = await self.outbox.heads([view])
-        if view not in heads:
-            await require_not_held(self._pool, view)
-            reason = f"{view} does not publish its changes; its file must say `publish=True`"
+        heads = await self.outbox.heads([(view, version)])
+        if (view, version) not in heads:
+            await require_not_held(self._pool, view, version)
+            if slot is not None and await self.outbox.version_of(view, slot) != version:
+                raise Replaced(view)
+            reason = f"version {version} of {view} does not publish its changes; its file must say `publish=True`"
             raise Problem(409, reason, Kind.NOT_PUBLISHED)
-        return heads[view].place
+        return heads[view, version]
 
     def unsubscribe(self, view: str, subscriber: Subscriber) -> None:
         """Forget a subscriber. A tail without subscribers is forgotten too."""
-        if (tail := self._tails.get(view)) is not None:
+        version = view, subscriber.prepared.version
+        if (tail := self._tails.get(version)) is not None:
             tail.remove(subscriber)
             if not tail.subscribers:
-                del self._tails[view]
+                del self._tails[version]
 
     def place(self, view: str, subscriber: Subscriber) -> Place | None:
         """Up to where a subscriber without messages in its queue knows everything."""
-        tail, own = self._tails.get(view), subscriber.place
+        tail, own = self._tails.get((view, subscriber.prepared.version)), subscriber.place
         if tail is None or own is None or tail.place.number <= own.number:
             return own
         return tail.place
@@ -100,20 +111,25 @@ class Subscriptions:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        with suppress(psycopg.Error, PoolTimeout):
+            await self._pushed.look(at_once=True)
+        await asyncio.to_thread(self._pushed.close)
 
     async def _join(self, view: str, subscriber: Subscriber) -> Tail:
-        version = subscriber.prepared.version
+        prepared = subscriber.prepared
+        version = view, prepared.version
         async with self._reading:
-            tail = self._tails.get(view)
-            if tail is not None and tail.place.version != version:
+            tail = self._tails.get(version)
+            if tail is not None and not tail.is_for(prepared):
                 await self._advance()  # readers may have moved since the last reading
-                tail = self._tails.get(view)
+                tail = self._tails.get(version)
             if tail is None:
-                tail = Tail(await self.head(view))
-            if tail.place.version != version:
+                head = await self.head(*version, prepared.slot)
+                tail = Tail(head.place, head.slots)
+            if not tail.is_for(prepared):
                 raise Replaced(view)
             tail.add(subscriber)
-            self._tails[view] = tail
+            self._tails[version] = tail
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._follow())
         return tail
@@ -122,7 +138,7 @@ class Subscriptions:
         """Begin with the rows."""
         prepared = subscriber.prepared
         found = await self.outbox.rows(view, prepared, self._rows, self._bytes)
-        if found is None or found.place.version != prepared.version:
+        if found is None:
             raise Replaced(view)
         if found.layer != "stream":
             reason = f"readers of {view} get rows of the batch layer now, and only its stream has changes; retry later"
@@ -167,6 +183,7 @@ class Subscriptions:
                     await self._pool.check()  # replaces the connections that PostgreSQL has ended
                 async with self._reading:
                     await self._advance()
+                await self._pushed.look()
                 is_away = False
             except (psycopg.Error, PoolTimeout) as error:
                 if not is_away:
@@ -174,19 +191,21 @@ class Subscriptions:
                 is_away = True
             except Exception:
                 log.exception("the changes of views cannot be read")
-                for view, tail in list(self._tails.items()):
-                    self._end(view, tail, "the API has a defect, which its log describes")
+                for version, tail in list(self._tails.items()):
+                    self._end(version, tail, "the API has a defect, which its log describes")
             await asyncio.sleep(_RETRY_SECONDS if is_away else _POLL_SECONDS)
 
     async def _advance(self) -> None:
-        """Send all steps that are in the outbox."""
+        """Send all steps that are in the outbox, to the subscribers that still get the version."""
         heads = await self.outbox.heads(self._tails)
-        for view, tail in list(self._tails.items()):
-            head = heads.get(view)
-            if head is None or head.place.version != tail.place.version:
-                self._end(view, tail, _NOT_FOLLOWED)
-            elif not await self._read(view, tail, head):
-                self._end(view, tail, _GONE)
+        for version, tail in list(self._tails.items()):
+            head = heads.get(version)
+            if head is None:
+                self._end(version, tail, _NOT_FOLLOWED)
+                continue
+            tail.move(head.slots, _NOT_FOLLOWED)
+            if not await self._read(version[0], tail, head):
+                self._end(version, tail, _GONE)
 
     async def _read(self, view: str, tail: Tail, head: Head) -> bool:
         """Send the steps up to `head`, and forget the steps that the outbox has forgotten, as after an erasure.
@@ -198,13 +217,13 @@ class Subscriptions:
             if not steps:
                 return False
             for step in steps:
-                tail.tell(step)
+                self._pushed.pushed(view, step, tail.tell(step))
             if tail.place.number >= head.place.number:
                 break
         tail.forget_before(head.oldest, _GONE)
         return True
 
-    def _end(self, view: str, tail: Tail, reason: str) -> None:
+    def _end(self, version: Version, tail: Tail, reason: str) -> None:
         tail.resync(reason)
-        if self._tails.get(view) is tail:
-            del self._tails[view]
+        if self._tails.get(version) is tail:
+            del self._tails[version]

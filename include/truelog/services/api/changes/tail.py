@@ -13,10 +13,14 @@ _Columns = tuple[str, ...]
 
 
 class Tail:
-    """Follows one version of a view. It keeps recent steps, so that a client that comes back costs no query."""
+    """Follows one version of a view. It keeps recent steps, so that a client that comes back costs no query.
 
-    def __init__(self, place: Place) -> None:
+    slots: of the readers that get the version. Others follow it only if they have asked for it.
+    """
+
+    def __init__(self, place: Place, slots: range) -> None:
         self.place = place  # up to which subscribers have steps
+        self.slots = slots
         self._begin = place  # of the steps that are kept
         self._steps = deque[Step]()
         self._rows = self._bytes = 0
@@ -26,6 +30,19 @@ class Tail:
     @property
     def subscribers(self) -> list[Subscriber]:
         return [each for groups in self._groups.values() for group in groups.values() for each in group]
+
+    def is_for(self, prepared: Prepared) -> bool:
+        """Whether a subscriber gets this version, or has asked for it."""
+        return prepared.slot is None or prepared.slot in self.slots
+
+    def move(self, slots: range, reason: str) -> None:
+        """End the subscribers that get another version now."""
+        if slots == self.slots:
+            return
+        self.slots = slots
+        for each in self.subscribers:
+            if not self.is_for(each.prepared):
+                each.resync(reason)
 
     def add(self, subscriber: Subscriber) -> None:
         prepared = subscriber.prepared
@@ -40,15 +57,18 @@ class Tail:
         if not groups:
             self._groups.pop(columns, None)
 
-    def tell(self, step: Step) -> None:
-        """Send a step to the subscribers whose rows it changes. Equal filters share one message."""
+    def tell(self, step: Step) -> int:
+        """Send a step to the subscribers whose rows it changes, and return how many. Equal filters share a message."""
         self.place = step.place
         self._keep(step)
+        told = 0
         for columns, groups in self._groups.items():
             for values, changes in _grouped(step, columns, groups).items():
                 message = step.message(changes)
                 for each in tuple(groups[values]):
                     each.put(step.place, message)
+                    told += 1
+        return told
 
     def resync(self, reason: str) -> None:
         """End all subscribers: the next step is not known."""
@@ -83,12 +103,16 @@ class Tail:
 
     def messages_after(self, place: Place, prepared: Prepared) -> list[Message] | None:
         """The messages for a filter behind a place. None if the place is not in this history."""
-        known = [self._begin, *(each.place for each in self._steps)]
-        if place not in known:
+        later, known = list[Step](), self._begin
+        for step in reversed(self._steps):  # most clients that come back lack only the newest steps
+            if step.place.number <= place.number:
+                known = step.place
+                break
+            later.append(step)
+        if known != place:
             return None
-        later = list(self._steps)[known.index(place) :]
         columns, values = prepared.filter.columns, prepared.values
-        found = ((step, _grouped(step, columns, {values}).get(values)) for step in later)
+        found = ((step, _grouped(step, columns, {values}).get(values)) for step in reversed(later))
         return [(step.place, step.message(changes)) for step, changes in found if changes]
 
     def _keep(self, step: Step) -> None:

@@ -28,7 +28,7 @@ from truelog.services.api.iceberg.refusal import Missing, NotFound
 from truelog.services.api.rows.answer import is_known
 from truelog.services.api.rows.reads import HELD_SECONDS
 from truelog.storage.database import connect
-from truelog.support.errors import CatalogBehind, NotReady, RequestRefused
+from truelog.support.errors import CatalogBehind, NotReady, NotSetUp, RequestRefused
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -160,7 +160,8 @@ def _stores_answer() -> Iterator[None]:
     """Read the archive in this context.
 
     Raises:
-        RequestRefused: 503, a store does not answer, or the database was restored and is held back.
+        RequestRefused: 503, a store does not answer, the API has no keys of the object store, or the database was
+            restored and is held back.
     """
     from truelog.storage.outages import OUTAGES
 
@@ -168,6 +169,9 @@ def _stores_answer() -> Iterator[None]:
         yield
     except (CatalogBehind, NotReady) as error:
         raise RequestRefused(503, str(error), retry_after=HELD_SECONDS) from error
+    except NotSetUp as error:
+        log.warning("the archive cannot be read: %s", error)
+        raise RequestRefused(503, "the API has no keys that may read the object store") from error
     except OUTAGES as error:
         log.warning("the archive does not answer: %s", error)
         raise RequestRefused(503, "PostgreSQL or the object store does not answer", retry_after=1) from error

@@ -6,6 +6,7 @@ request are looked up here. They never become SQL by themselves.
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,8 +51,9 @@ SELECT r.name, d.version, coalesce(k.key, '{}')::text[] AS key, c.names, c.types
     SELECT FROM pg_rewrite w JOIN pg_depend p ON (p.classid, p.objid) = ('pg_rewrite'::regclass, w.oid)
     JOIN pg_proc f ON (p.refclassid, p.refobjid) = ('pg_proc'::regclass, f.oid)
     WHERE w.ev_class = r.oid AND (f.pronamespace::regnamespace::text, f.proname) = ('truelog', 'word_vector')
-) AS has_words
-FROM deployed d CROSS JOIN (SELECT oid, name FROM tables UNION ALL SELECT oid, name FROM presented) r
+) AS has_words, s.version AS shared, s.end_slot
+FROM deployed d LEFT JOIN truelog.reader_version s ON s.view = d.view AND s.version <> d.version
+CROSS JOIN (SELECT oid, name FROM tables UNION ALL SELECT oid, name FROM presented) r
 LEFT JOIN keys k USING (oid) CROSS JOIN LATERAL (
     SELECT array_agg(attname ORDER BY attnum)::text[] AS names,
         array_agg(format_type(atttypid, atttypmod) ORDER BY attnum) AS types,
@@ -90,13 +92,15 @@ class Relation:
 class KnownView:
     """A version of a view, and its relations by the name behind the view's name; "" is the view itself.
 
-    pinned: the reader asked for this version, whatever version the view shows.
+    pinned: the relations are those under the version's own name, whatever version the view shows.
+    shared: the version that readers whose slots are below this number get instead, or None.
     """
 
     view: str
     version: int
     relations: Mapping[str, Relation]
     pinned: bool = False
+    shared: tuple[int, int] | None = None
     until: float = field(default=0.0, compare=False)
 
     def relation(self, name: str) -> Relation:
@@ -135,6 +139,19 @@ class Catalogue:
             self._known[name, version] = known
         return known
 
+    async def of_reader(self, name: str, slot: int) -> KnownView:
+        """The version of a view that readers of this slot get (`truelog.serving.reader_slot`).
+
+        Raises:
+            RequestRefused: 404, there is no such view.
+        """
+        known = await self.view(name)
+        if known.shared is None or slot >= known.shared[1]:
+            return known
+        with suppress(RequestRefused):
+            return await self.view(name, known.shared[0])
+        return await self.view(name)  # the share has ended with its version
+
     def forget(self, name: str) -> None:
         """Read the view again for the next question."""
         self._known = {known: each for known, each in self._known.items() if known[0] != name}
@@ -158,7 +175,8 @@ class Catalogue:
             )
             for row in rows
         }
-        return KnownView(name, rows[0][1], relations, version is not None, time.monotonic() + _SECONDS)
+        shared = (rows[0][7], rows[0][8]) if version is None and rows[0][7] is not None else None
+        return KnownView(name, rows[0][1], relations, version is not None, shared, time.monotonic() + _SECONDS)
 
 
 async def _removed(connection: AsyncConnection, name: str) -> str:

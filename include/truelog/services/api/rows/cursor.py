@@ -11,17 +11,24 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rows.statement import RowQuestion
 from truelog.support.errors import BadInput
 
 _LONGEST = 8_192  # characters
+_NO_CURSOR = "it is not a cursor; use `next` of the page before as it is"
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """`question` is the hash of the question without the place, so that a cursor continues no other question."""
+    """`question` is the hash of what was asked without the place, so that a cursor continues no other question.
+
+    basis: the hash of what a place refers to, which may differ between versions of the view: the columns of the order,
+    or the stored question about the past.
+    """
 
     question: str
+    basis: str
     state: str
     after: tuple[str | None, ...]
 
@@ -32,7 +39,7 @@ class Cursor:
             BadInput: the columns of the order have too long values.
         """
         encoded = json.dumps(
-            [self.question, self.state, self.after], ensure_ascii=False, separators=(",", ":")
+            [self.question, self.basis, self.state, self.after], ensure_ascii=False, separators=(",", ":")
         ).encode()
         text = base64.urlsafe_b64encode(encoded).decode().rstrip("=")
         if len(text) > _LONGEST:
@@ -40,8 +47,8 @@ class Cursor:
         return text
 
     @staticmethod
-    def parse(text: str, question: str, places: int) -> "Cursor":
-        """The cursor of a page of the same question, whose place has this number of values.
+    def parse(text: str, question: str) -> "Cursor":
+        """The cursor of a page of the same question, perhaps of another version of the view.
 
         Raises:
             BadInput: the text is not a cursor, or the cursor of another question.
@@ -50,18 +57,35 @@ class Cursor:
             if len(text) > _LONGEST:
                 raise ValueError("too long")
             decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            of, state, after = json.loads(decoded)
-            is_cursor = isinstance(state, str) and isinstance(after, list)
+            of, basis, state, after = json.loads(decoded)
+            is_cursor = isinstance(basis, str) and isinstance(state, str) and isinstance(after, list)
             if not is_cursor or not all(each is None or isinstance(each, str) for each in after):
                 raise ValueError("not a cursor")
         except (ValueError, TypeError, binascii.Error, RecursionError) as error:
-            raise BadInput("it is not a cursor; use `next` of the page before as it is") from error
-        if of != question or len(after) != places:
+            raise BadInput(_NO_CURSOR) from error
+        if of != question:
             raise BadInput("the cursor is of another question; repeat the parameters of the page before")
-        return Cursor(of, state, tuple(after))
+        return Cursor(of, basis, state, tuple(after))
+
+    def require_basis(self, basis: str, places: int) -> None:
+        """Require that the place refers to this basis, and has this number of values.
+
+        Raises:
+            Problem: 409, it refers to another one, because the reader gets another version now.
+            BadInput: the text was not a cursor.
+        """
+        if self.basis != basis:
+            reason = "the reader gets another version of the view than for the page before; begin again"
+            raise Problem(409, reason, Kind.MOVED)
+        if len(self.after) != places:
+            raise BadInput(_NO_CURSOR)
 
 
-def digest(question: RowQuestion) -> str:
-    """The hash of a question without its place and its limit."""
-    parts = [question.relation.name, question.conditions, question.columns, question.order]
+def basis_of(question: RowQuestion) -> str:
+    """The hash of the columns of the order, with their types."""
+    return digest(*((each, question.relation.types[each.column]) for each in question.order))
+
+
+def digest(*parts: object) -> str:
+    """The hash of the parts of a question."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

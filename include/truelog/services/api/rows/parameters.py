@@ -13,6 +13,15 @@ from truelog.support.errors import BadInput
 
 MOST_CONDITIONS = 20
 Text = Annotated[str, Field(max_length=8_192)]
+PinnedVersion = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        lt=2**31,
+        description="Answer from this version, before and after readers move to it or from it.",
+        examples=[2],
+    ),
+]
 
 
 class KeyParameter(BaseModel):
@@ -62,15 +71,7 @@ class RowParameters(KeyParameter):
             examples=[True],
         ),
     ] = False
-    version: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            lt=2**31,
-            description="Answer from this version, before and after readers move to it or from it.",
-            examples=[2],
-        ),
-    ] = None
+    version: PinnedVersion = None
     at_least: Annotated[
         Text,
         Field(
@@ -92,12 +93,17 @@ class RowParameters(KeyParameter):
         ),
     ] = ""
 
+    @property
+    def what(self) -> tuple[object, ...]:
+        """The parameters that all pages of a walk have in common."""
+        return self.key, self.where, self.columns, self.order, self.as_of
+
 
 Rows = Annotated[RowParameters, Query()]
 
 
-def question(asked: RowParameters, relation: Relation, scope: Scope | None, most: int) -> RowQuestion:
-    """The question without a place. Its rows are limited to the scope.
+def question(asked: RowParameters, relation: Relation, scope: Scope | None, most: int, slot: int = 0) -> RowQuestion:
+    """The question without a place of a reader with this slot. Its rows are limited to the scope.
 
     Raises:
         BadInput: a parameter does not fit the relation.
@@ -113,7 +119,7 @@ def question(asked: RowParameters, relation: Relation, scope: Scope | None, most
     for name in (*columns, *(each.column for each in conditions)):
         _require_column(relation, name)
     order = _order(asked.order, relation)
-    return RowQuestion(relation, tuple(conditions), columns, order, asked.limit, version=asked.version)
+    return RowQuestion(relation, tuple(conditions), columns, order, asked.limit, slot=slot, version=asked.version)
 
 
 def _whole_key(values: list[str], relation: Relation) -> list[Condition]:

@@ -14,8 +14,9 @@ from truelog.log.positions import Positions
 from truelog.services.api.problem import Problem
 from truelog.services.api.rows import waiting
 from truelog.services.api.rows.answer import Freshness, Source
-from truelog.services.api.rows.catalogue import Catalogue
+from truelog.services.api.rows.catalogue import Catalogue, KnownView
 from truelog.services.api.rows.waiting import PositionWatch, Reached
+from truelog.serving.reader_slot import reader_slot
 from truelog.support.settings import Settings
 
 _CONNECTION_SECONDS = 2.0  # the longest wait for a connection
@@ -23,9 +24,16 @@ _CONNECTION_SECONDS = 2.0  # the longest wait for a connection
 RECONNECT_SECONDS = 2.0
 _FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is measured every ten seconds
 _AHEAD_SECONDS = 0.5  # before it is too old, it is read again while requests go on with what is known
-FRESHNESS = "SELECT view, version, layer, as_of, reason FROM truelog.answer"
-SOURCES = "SELECT view, version, layer, clock, offsets::text, ids::text, state FROM truelog.served ORDER BY view"
-_READS = "SELECT reads FROM truelog.deployed WHERE view = %s"
+FRESHNESS = """
+    SELECT true, view, version, layer, as_of, reason FROM truelog.answer
+    UNION ALL SELECT false, view, version, layer, as_of, reason FROM truelog.shared_answer
+"""
+SOURCES = """
+    SELECT r.first_slot, r.end_slot, s.view, s.version, s.layer, s.clock, s.offsets::text, s.ids::text, s.state
+    FROM truelog.reader_version r JOIN truelog.served_version s USING (view, version)
+    WHERE %(view)s::text IS NULL OR view = %(view)s ORDER BY s.view
+"""
+_READS = "SELECT reads FROM truelog.served_version WHERE (view, version) = (%s, %s)"
 _HELD = """
     SELECT reason FROM truelog.held WHERE view = %(view)s AND version = coalesce(
         %(version)s::integer, (SELECT version FROM truelog.deployed WHERE view = %(view)s)
@@ -73,7 +81,8 @@ class Reads:
         self.pool = pool_of(settings, settings.api_connections)
         self.catalogue = Catalogue(self.pool)
         self._watch = PositionWatch(self.pool)
-        self._fresh: Mapping[str, Freshness] = {}
+        self._fresh: Mapping[tuple[str, int], Freshness] = {}  # of the versions that readers see, or a share of them
+        self._served: Mapping[str, int] = {}
         self._fresh_until = 0.0
         self._refreshing = asyncio.Lock()
         self._renewal: asyncio.Task[None] | None = None
@@ -96,41 +105,51 @@ class Reads:
         async with self.pool.connection() as connection:
             await connection.execute("SELECT 1")
 
-    async def sources(self) -> list[Source]:
-        """What the rows of every view were made of."""
+    async def sources(self, reader: str, view: str | None = None) -> list[Source]:
+        """What the rows of every view, or of one view, were made of, in the versions that this reader gets."""
         async with self.pool.connection() as connection:
-            rows = await (await connection.execute(SOURCES)).fetchall()
-        return [Source(*row) for row in rows]
+            rows = await (await connection.execute(SOURCES, {"view": view})).fetchall()
+        found = [(first, end, Source(*of)) for first, end, *of in rows]
+        return [each for first, end, each in found if first <= reader_slot(each.view, reader) < end]
 
-    async def source(self, view: str) -> Source:
-        """What the rows of a view were made of.
+    async def source(self, view: str, reader: str) -> Source:
+        """What the rows of a view were made of that this reader gets.
 
         Raises:
             Replaced: the view is being replaced.
         """
-        found = {each.view: each for each in await self.sources()}
-        if view not in found:
+        found = await self.sources(reader, view)
+        if not found:
             raise Replaced(view)
-        return found[view]
+        return found[0]
 
-    async def read(self, view: str, statement: Statement) -> Found:
-        """The rows of a statement of `statement`.
+    async def read(self, known: KnownView, statement: Statement) -> Found:
+        """The rows of a statement of `statement` about this version.
 
         Raises:
-            Replaced: the view is being replaced.
+            Replaced: the view is being replaced, or the reader gets another version now.
             Problem: 503, it is held back after a restore.
             psycopg.Error: PostgreSQL refuses a value, needs too long, or does not answer.
         """
         text, values = statement
+        view = known.view
         with self.replaced(view):
             async with self.pool.connection() as connection:
                 row: Any = await (await connection.execute(text, values)).fetchone()
         if row is None:
             self.catalogue.forget(view)
-            await require_not_held(self.pool, view, values.get("version"))
+            await require_not_held(self.pool, view, known.version)
             raise Replaced(view)
         *source, rows, places = row
-        return Found(Source(view, *source), rows or [], places or [])
+        found = Found(Source(view, *source), rows or [], places or [])
+        self.require_version(found.source, known.version)
+        return found
+
+    def require_version(self, source: Source, version: int) -> None:
+        """Raise Replaced if the rows are of another version than the view was known in."""
+        if source.version != version:
+            self.catalogue.forget(source.view)
+            raise Replaced(source.view)
 
     @contextmanager
     def replaced(self, view: str) -> Iterator[None]:
@@ -154,13 +173,13 @@ class Reads:
             Problem: it does not reach them in time, or never will.
         """
         async with self.pool.connection() as connection:
-            row: Any = await (await connection.execute(_READS, (found.view,))).fetchone()
+            row: Any = await (await connection.execute(_READS, (found.view, found.version))).fetchone()
         reads = frozenset(row[0] or ()) if row else frozenset()
         lacking = waiting.behind(found.view, Reached(reads, found.positions), wanted)
         if not lacking:
             return False
         rest = max(0.0, began + seconds - time.monotonic())
-        if lacking := await self._watch.wait(found.view, wanted, rest, lacking):
+        if lacking := await self._watch.wait((found.view, found.version), wanted, rest, lacking):
             raise waiting.late(found.view, lacking, seconds)
         return True
 
@@ -171,23 +190,23 @@ class Reads:
 
         pinned: the rows are of a version that was asked for.
         """
-        known = self._fresh.get(source.view)
-        left = self._fresh_until - time.monotonic()
+        before, left = self._fresh, self._fresh_until - time.monotonic()
         is_old = left < 0
         if not is_old and left < _AHEAD_SECONDS and (self._renewal is None or self._renewal.done()):
             self._renewal = asyncio.create_task(self._renew())
-        if not is_old and pinned and known is not None and known.version != source.version:
-            return _beside(source, known)
-        if is_old or known is None or (known.version, known.layer) != (source.version, source.layer):
+        if is_old or self._known(source, pinned=pinned) is None:
             async with self._refreshing:
-                if time.monotonic() > self._fresh_until or self._fresh.get(source.view) is known:
+                if time.monotonic() > self._fresh_until or self._fresh is before:
                     await self._refresh()
-        found = self._fresh.get(source.view)
-        if pinned and found is not None and found.version != source.version:
-            return _beside(source, found)
-        if found is None or (found.version, found.layer) != (source.version, source.layer):
-            return Freshness(source.version, source.layer, None, "the view is being replaced")
-        return found
+        replaced = Freshness(source.version, source.layer, None, "the view is being replaced")
+        return self._known(source, pinned=pinned) or replaced
+
+    def _known(self, source: Source, *, pinned: bool) -> Freshness | None:
+        found, served = self._fresh.get((source.view, source.version)), self._served.get(source.view)
+        if found is None and pinned and served is not None:
+            reason = f"these are the rows of version {source.version}, and readers see version {served}"
+            return Freshness(source.version, source.layer, None, reason)
+        return found if found is not None and found.layer == source.layer else None
 
     async def _renew(self) -> None:
         """Read the freshness for later requests. After an error, the request that finds it too old tries again."""
@@ -198,13 +217,9 @@ class Reads:
     async def _refresh(self) -> None:
         async with self.pool.connection() as connection:
             rows = await (await connection.execute(FRESHNESS)).fetchall()
-        self._fresh = {view: Freshness(*fresh) for view, *fresh in rows}
+        self._fresh = {(view, version): Freshness(version, *fresh) for _, view, version, *fresh in rows}
+        self._served = {view: version for is_served, view, version, *_ in rows if is_served}
         self._fresh_until = time.monotonic() + _FRESH_SECONDS
-
-
-def _beside(source: Source, served: Freshness) -> Freshness:
-    reason = f"these are the rows of version {source.version}, and readers see version {served.version}"
-    return Freshness(source.version, source.layer, None, reason)
 
 
 async def require_not_held(pool: AsyncConnectionPool, view: str, version: int | str | None = None) -> None:

@@ -18,11 +18,17 @@ from truelog.support.errors import BadInput
 # The rows are read only as long as the page needs, and the sorted page is aggregated as it is.
 _STATEMENT = """
 SELECT s.version, s.layer, s.clock, s.offsets::text, s.ids::text, s.state, r.rows, r.places
-FROM {served} s CROSS JOIN LATERAL (
+FROM truelog.served_version s CROSS JOIN LATERAL (
     SELECT array_agg(page.row) AS rows, array_agg(page.place) AS places FROM ({page}) AS page
-) r WHERE s.view = %(view)s{only} AND (s.view, s.version) NOT IN (SELECT view, version FROM truelog.held)
+) r WHERE s.view = %(view)s AND s.version = {version}
+    AND (s.view, s.version) NOT IN (SELECT view, version FROM truelog.held)
 """
-_PINNED = " AND s.version = %(version)s::integer"
+_PINNED = "%(version)s::integer"
+# The share of readers that gets another version may change at any moment, so the same snapshot decides.
+_OF_READER = """(
+    SELECT v.version FROM truelog.reader_version v
+    WHERE v.view = %(view)s AND %(slot)s::integer >= v.first_slot AND %(slot)s::integer < v.end_slot
+)"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,11 @@ class Order:
 
 @dataclass(frozen=True)
 class RowQuestion:
-    """The rows to read. `after` has the text of each column in `order` of the last row of the page before."""
+    """The rows to read. `after` has the text of each column in `order` of the last row of the page before.
+
+    slot: of the reader, who gets the version that its slot has in the view.
+    version: that the relation belongs to, whatever version the view shows.
+    """
 
     relation: Relation
     conditions: tuple[Condition, ...]
@@ -43,7 +53,8 @@ class RowQuestion:
     order: tuple[Order, ...]
     limit: int
     after: tuple[str | None, ...] | None = None
-    version: int | None = None  # that the relation belongs to, whatever version the view shows
+    slot: int = 0
+    version: int | None = None
 
     def statement(self, view: str) -> tuple[bytes, dict[str, str | None]]:
         """The statement and its parameters. It reads one row more than the limit, to see whether there are more.
@@ -63,9 +74,8 @@ class RowQuestion:
         )
         values: dict[str, str | None] = {f"c{n}": each.value for n, each in enumerate(self.conditions)}
         values |= {f"a{n}": value for n, value in enumerate(self.after or ())}
-        if self.version is not None:
-            values["version"] = str(self.version)
-        return _text(form), {"view": view, **values}
+        of = {"slot": str(self.slot)} if self.version is None else {"version": str(self.version)}
+        return _text(form), {"view": view, **of, **values}
 
 
 @dataclass(frozen=True)
@@ -109,10 +119,10 @@ def _text(form: _Form) -> bytes:
 def with_source(page: sql.Composed, *, pinned: bool = False) -> bytes:
     """The statement that reads a page of rows and places, and what the rows of the view `%(view)s` were made of.
 
-    The rows are of the version that readers see, or if `pinned`, of the version `%(version)s`.
+    The version is that of the reader with the slot `%(slot)s`, or if `pinned`, the version `%(version)s`. The caller
+    compares it with the version that the relation belongs to.
     """
-    served = sql.Identifier("truelog", "served_version" if pinned else "served")
-    return sql.SQL(_STATEMENT).format(page=page, served=served, only=sql.SQL(_PINNED if pinned else "")).as_bytes(None)
+    return sql.SQL(_STATEMENT).format(page=page, version=sql.SQL(_PINNED if pinned else _OF_READER)).as_bytes(None)
 
 
 def _selected(form: _Form, types: dict[str, str]) -> sql.Composed:

@@ -25,22 +25,26 @@ from truelog.services.api.problem import Kind, Problem
 from truelog.support.errors import TopicRecreated
 
 Lacking = Mapping[str, Mapping[int, int]]  # records by topic and partition
+Version = tuple[str, int]  # a view and its version
 
 _POLL_SECONDS = 0.05
 _DEAD_LETTER = "dead_letter"
-_SERVED = "SELECT view, reads, offsets::text, ids::text FROM truelog.served WHERE view = ANY(%s)"
+_REACHED = """
+    SELECT view, version, reads, offsets::text, ids::text FROM truelog.served_version
+    JOIN unnest(%s::text[], %s::integer[]) AS awaited(view, version) USING (view, version)
+"""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """The topics that a view reads, and the positions that its readers see."""
+    """The topics that a version of a view reads, and the positions that its readers see."""
 
     reads: frozenset[str]
     positions: Positions
 
 
 def positions_of(offsets: str, ids: str) -> Positions:
-    """Positions from the columns of `truelog.served`."""
+    """Positions from the columns of `truelog.served_version`."""
     return Positions.from_json(offsets, json.loads(ids))
 
 
@@ -67,34 +71,34 @@ def behind(view: str, reached: Reached, wanted: Positions) -> Lacking:
 
 
 class PositionWatch:
-    """Reads the positions of all views for which requests wait, again and again while there are any."""
+    """Reads the positions of all versions for which requests wait, again and again while there are any."""
 
     def __init__(self, pool: AsyncConnectionPool) -> None:
         self._pool = pool
-        self._waiting = Counter[str]()
-        self._next: asyncio.Future[Mapping[str, Reached]] | None = None  # the next reading
+        self._waiting = Counter[Version]()
+        self._next: asyncio.Future[Mapping[Version, Reached]] | None = None  # the next reading
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, view: str, wanted: Positions, seconds: float, lacking: Lacking) -> Lacking:
-        """Wait until readers of the view see these positions. Returns what the view still lacks after this time.
+    async def wait(self, version: Version, wanted: Positions, seconds: float, lacking: Lacking) -> Lacking:
+        """Wait until readers of the version see these positions. Returns what it still lacks after this time.
 
-        lacking: what the view lacks now.
+        lacking: what it lacks now.
 
         Raises:
             Problem: readers will never see them.
         """
-        self._waiting[view] += 1
+        self._waiting[version] += 1
         try:
             async with asyncio.timeout(seconds):
-                while lacking and view in (reached := await self._reading()):
-                    lacking = behind(view, reached[view], wanted)
+                while lacking and version in (reached := await self._reading()):
+                    lacking = behind(version[0], reached[version], wanted)
                 return {}
         except TimeoutError:
             return lacking
         finally:
-            self._waiting[view] -= 1
+            self._waiting[version] -= 1
 
-    async def _reading(self) -> Mapping[str, Reached]:
+    async def _reading(self) -> Mapping[Version, Reached]:
         """The next reading. All who wait share it."""
         if self._task is None or self._task.done():
             self._next = asyncio.get_running_loop().create_future()
@@ -104,19 +108,23 @@ class PositionWatch:
 
     async def _watch(self) -> None:
         """Read while requests wait. If PostgreSQL does not answer, all who wait get the error."""
-        while views := [view for view, number in self._waiting.items() if number]:
+        while awaited := [version for version, number in self._waiting.items() if number]:
             done, self._next = self._next, asyncio.get_running_loop().create_future()
             assert done is not None  # noqa: S101
             try:
-                done.set_result(await self._read(views))
+                done.set_result(await self._read(awaited))
             except Exception as error:
                 done.set_exception(error)
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _read(self, views: list[str]) -> Mapping[str, Reached]:
+    async def _read(self, awaited: list[Version]) -> Mapping[Version, Reached]:
+        views, versions = [view for view, _ in awaited], [version for _, version in awaited]
         async with self._pool.connection() as connection:
-            rows = await (await connection.execute(_SERVED, (views,))).fetchall()
-        return {view: Reached(frozenset(reads or ()), positions_of(offsets, ids)) for view, reads, offsets, ids in rows}
+            rows = await (await connection.execute(_REACHED, (views, versions))).fetchall()
+        return {
+            (view, version): Reached(frozenset(reads or ()), positions_of(offsets, ids))
+            for view, version, reads, offsets, ids in rows
+        }
 
 
 def late(view: str, lacking: Lacking, seconds: float) -> Problem:

@@ -128,7 +128,7 @@ def test_a_place_that_is_gone_begins_again_with_the_rows(api: Served, view: Publ
             first, second = told.next(), told.next()
             assert first is not None
             assert second is not None
-            assert (first.name, first.id, second.name) == ("resync", "", "rows"), why
+            assert (first.name, first.id, second.name) == ("resync", "resync", "rows"), why
             assert told.rows == view.rows()
 
 
@@ -151,10 +151,32 @@ def test_another_history_ends_a_subscriber_with_resync(api: Served, view: Publis
             happens()
             end = told.next()
             assert end is not None
-            assert (end.name, told.place, told.next()) == ("resync", "", None), happens
+            assert (end.name, told.place, told.next()) == ("resync", "resync", None), happens
         with api.following(view.compiled.name) as told:
             told.next()
             assert told.rows == view.rows()
+
+
+def test_a_browser_that_must_forget_its_rows_gets_all_of_them(api: Served, view: Published) -> None:
+    """Its address still has the place from which it went on at first. Its header is newer."""
+    view.change({"p1": "1"})
+    name = view.compiled.name
+    with api.following(name) as told:
+        told.next()
+        address = {"last_event_id": told.place}
+    view.change({"p2": "2"})
+    with api.following(name, **address) as told:
+        told.next()
+        api.subscriptions._tails[name, 1].resync("a test")
+        end = told.next()
+        assert end is not None
+        assert (end.name, told.next()) == ("resync", None)
+    with api.following(name, after=told.place, **address) as again:
+        first = again.next()
+        assert first is not None
+        assert first.name == "resync"
+        again.next()
+        assert again.rows == view.rows()
 
 
 def test_a_removed_view_ends_its_subscribers_and_says_so(api: Served, view: Published) -> None:
@@ -282,7 +304,7 @@ def test_the_tail_is_bounded_in_bytes(api: Served, view: Published, monkeypatch:
         for _ in range(10):
             view.change(large_rows(chosen))
             told.read_to(view.number())
-        kept = api.subscriptions._tails[name]
+        kept = api.subscriptions._tails[name, 1]
         assert 0 < sum(each.size for each in kept._steps) <= 30_000
         with api.following(name, after=place) as later:
             later.rows = rows

@@ -18,7 +18,7 @@ from truelog.support.errors import ServiceDown
 
 
 def require_forgotten(api: Served, view: Published) -> None:
-    tail = api.subscriptions._tails[view.compiled.name]
+    tail = api.subscriptions._tails[view.compiled.name, 1]
     if tail.begin.number < view.number() - 1:
         raise ServiceDown(f"the steps behind {tail.begin.number} are kept")
 
@@ -47,7 +47,7 @@ def test_what_an_erasure_has_trimmed_is_not_served_from_memory(api: Served, view
             last = later.next()
             assert last is not None
             assert (last.name, last.data["number"]) == ("change", view.number())
-        assert "xanthippe" not in str(vars(api.subscriptions._tails[view.compiled.name])["_steps"])
+        assert "xanthippe" not in str(vars(api.subscriptions._tails[view.compiled.name, 1])["_steps"])
 
 
 @pytest.mark.parametrize(("oldest", "begins_again"), [(3, False), (4, True)])

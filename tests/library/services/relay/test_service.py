@@ -1,0 +1,25 @@
+"""The relay when PostgreSQL refuses what it does."""
+
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from tests.builders.erasures import lacks
+from tests.library.services.standby import standby, wait_for_look, wait_for_refusal
+from tests.meanwhile import meanwhile
+from truelog.lag import output_lag
+from truelog.services.relay import service
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+
+
+def test_it_goes_on_when_the_database_takes_writes_again(
+    postgresql: Settings, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    lacks(connection, 0)  # otherwise the relay asks Kafka first
+    with ExitStack() as running:
+        with standby(connection):
+            running.enter_context(meanwhile(partial(service.run, postgresql)))
+            wait_for_refusal(caplog)
+        wait_for_look(output_lag.look_age, connection)
