@@ -25,6 +25,7 @@ from demo import shop
 from pages.files import TABS
 from runtime.airflow_client import ENDED, Airflow, sign_in
 from runtime.airflow_configuration import url
+from runtime.home import add_missing
 from truelog.apps.reader_positions import view_positions
 from truelog.archive import reader as archive_reader
 from truelog.cli.failure import explained
@@ -35,13 +36,12 @@ from truelog.reports import health
 from truelog.schema.names import TICKS
 from truelog.storage import db_snapshot
 from truelog.support.errors import RunFailed, ServiceDown
-from truelog.support.files import write_private
-from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
+from truelog.support.settings import Settings, default_home
 from truelog.support.terminal import log_to_terminal
 from truelog.support.wait import until
 from truelog.traffic import generator
 
-SHORT = "TRUELOG_LOG_DAY_SECONDS=60\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
+SHORT = {"TRUELOG_LOG_DAY_SECONDS": "60", "TRUELOG_ARCHIVE_TRIGGER_SECONDS": "5"}
 RATE, SECONDS, SEED = 300, 30, 1
 TOPICS = (*generator.TOPICS, TICKS)
 PATIENCE = 900  # seconds for each wait; on two cores that do nothing else, none takes 200
@@ -84,12 +84,12 @@ def main() -> None:
 
 def _home() -> Settings:
     home = default_home()
-    settings = runtime.set_up(home)
-    if not (home / "kafka").exists():  # the day length of an existing log must not change
-        file = home / ENVIRONMENT_FILE
-        write_private(file, file.read_text() + SHORT)
-    shop.allow(home)
-    return Settings(home=settings.home)
+    with runtime.exclusive(home):
+        runtime.set_up(home)
+        if not (home / "kafka").exists():  # the day length of an existing log must not change
+            add_missing(home, SHORT)
+        shop.allow(home)
+    return Settings(home=home)
 
 
 def _say(text: str) -> None:

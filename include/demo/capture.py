@@ -8,6 +8,7 @@ import psycopg
 
 import runtime
 from runtime import class_archive
+from runtime.home import append
 from truelog.capture import comparison
 from truelog.capture.comparison import SourceComparison
 from truelog.capture.source_table import captured_types
@@ -15,8 +16,7 @@ from truelog.cli.failure import explained
 from truelog.client.client import Client
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
-from truelog.support.files import write_private
-from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
+from truelog.support.settings import Settings, default_home
 from truelog.support.wait import until
 
 _SECONDS = 600  # Airflow starts the stream
@@ -31,10 +31,11 @@ CHANGES = (
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    settings = _switched_on()
-    runtime.fetch_jars(settings)
-    class_archive.make(settings, retry=False)
-    runtime.up(settings)
+    with runtime.exclusive(default_home()):
+        settings = _switched_on()
+        runtime.fetch_jars(settings)
+        class_archive.make(settings, retry=False)
+        runtime.up(settings)
     arguments = settings.database() | {"dbname": settings.source_database}
     with psycopg.connect(**arguments, autocommit=True) as shop:
         for statement in CHANGES:
@@ -51,8 +52,7 @@ def _switched_on() -> Settings:
     """Turn capture on in the home, where every process reads it."""
     settings = runtime.set_up(default_home())
     if not settings.capture:
-        file = settings.home / ENVIRONMENT_FILE
-        write_private(file, f"{file.read_text()}TRUELOG_CAPTURE=true\n")
+        append(settings.home, {"TRUELOG_CAPTURE": "true"})
     return Settings(home=settings.home)
 
 

@@ -16,13 +16,14 @@ from pathlib import Path
 import httpx
 import psutil
 
+from runtime.home import add_missing
 from truelog.storage import api_key
 from truelog.storage.api_key import Page, Role
 from truelog.storage.audit_trail import by_hand
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.files import write_private
-from truelog.support.settings import ENVIRONMENT_FILE, PROJECT, Settings, default_home
+from truelog.support.settings import PROJECT, Settings, default_home
 from truelog.support.wait import until
 
 PROGRAM = PROJECT / "examples" / "shop" / "server.py"
@@ -34,9 +35,7 @@ _SECONDS = 60
 
 def allow(home: Path) -> None:
     """Let the pages of the shop call the API. The API reads this setting at its start."""
-    file = home / ENVIRONMENT_FILE
-    if "TRUELOG_API_ORIGINS=" not in file.read_text():
-        write_private(file, f"{file.read_text()}TRUELOG_API_ORIGINS={_origin(_free_port())}\n")
+    add_missing(home, {"TRUELOG_API_ORIGINS": _origin(_free_port())})
 
 
 def start(settings: Settings) -> str:

@@ -34,11 +34,18 @@ from pages.answer import declined, refusal
 from pages.failures import Failures
 from pages.headers import OURS, Headers
 from truelog.erasure import hold
-from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotReady, NotSetUp, TruelogError
+from truelog.support.errors import BadDeclaration, BadInput, Fenced, NotReady, NotSetUp, ReadsOnly, TruelogError
 
 _MODULES: tuple[ModuleType, ...] = (files, data, rights, rows, records, reconciliations, certificates, docs, export)
 _MODULES += (flow, explain, dead_letters, backfills, application_actions, alerts, analytics, rules, versions)
-_STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404, Fenced: 409, NotReady: 409}
+_STATUS: dict[type[Exception], int] = {
+    BadInput: 400,
+    BadDeclaration: 404,
+    NotSetUp: 404,
+    Fenced: 409,
+    NotReady: 409,
+    ReadsOnly: 409,
+}
 
 
 def make() -> FastAPI:

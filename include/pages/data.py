@@ -65,8 +65,7 @@ def _span(until: Until = None, hours: Annotated[float, Query(gt=0, le=72)] = 1) 
 
 def _changes(connection: Connection, span: TimeRange) -> list[timeline.Occurrence]:
     """What may explain a bend in a chart of this time range."""
-    found = timeline.occurrences(connection, timedelta(seconds=span.seconds), span.until)
-    return [each for each in found if each.kind in timeline.CHANGES]
+    return timeline.occurrences(connection, timedelta(seconds=span.seconds), span.until, timeline.CHANGES)
 
 
 @router.get("/vitals", dependencies=OF_STREAMS)
@@ -97,7 +96,7 @@ def lag(
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
-        chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
+        chosen = reader or lag_report.least_fresh(seen)
         require(chosen in seen, f"No reader {chosen!r}")
         course = lag_series.lag_timeline(connection, chosen, span, settings.lag_poll_seconds)
         changes = _changes(connection, span)
@@ -128,12 +127,12 @@ def operations(kind: str = "", subject: str = "", hours: Hours = _YEAR, limit: L
 
 @router.get("/timeline", dependencies=OF_STREAMS)
 def on_call(until: Until = None, hours: Annotated[float, Query(gt=0, le=31 * 24)] = 24) -> Answer:
-    """What happened to the platform in these hours."""
+    """What happened to the platform in these hours, and whether the earliest entries are left out."""
     span = timedelta(hours=hours)
     with db_snapshot.read_snapshot(Settings()) as connection:
-        found = timeline.occurrences(connection, span, until)
-    ends = until or datetime.now(UTC)
-    return Answer(occurrences=found, begins=ends - span, ends=ends)
+        found = timeline.occurrences(connection, span, until, limit=timeline.MOST + 1)
+    ends, more = until or datetime.now(UTC), len(found) > timeline.MOST
+    return Answer(occurrences=found[: timeline.MOST], more=more, begins=ends - span, ends=ends)
 
 
 @router.get("/views", dependencies=OF_VIEWS)

@@ -10,31 +10,37 @@ from pydantic import SecretStr
 
 from runtime.credentials import generated_secrets
 from truelog.services import registry
+from truelog.services.declaration import Bucket, Service
+from truelog.storage import process_roles
 from truelog.support.settings import KafkaUser, Settings
 
-# Every process loads the settings, which require these. Some Kafka needs no client of an OpenID provider.
-_STORES = ("kafka_password", "database_password", "s3_access_key", "s3_secret_key")
+# The secrets of the stores' owners. Some Kafka needs no client of an OpenID provider.
+_KEYS, _READER_KEYS = ("s3_access_key", "s3_secret_key"), ("s3_reader_access_key", "s3_reader_secret_key")
+_STORES = ("kafka_password", "database_password", *_KEYS)
 _OAUTH = "kafka_oauth_client_secret"
-_PRINCIPALS = tuple(user.password_setting for user in KafkaUser if user not in (KafkaUser.ADMIN, KafkaUser.CONNECT))
-_ROLES = ("api_password", "catalog_password", "stager_password")
+PRINCIPALS = tuple(user.password_setting for user in KafkaUser if user not in (KafkaUser.ADMIN, KafkaUser.CONNECT))
+# Of database roles.
+ROLES = ("api_password", "catalog_password", "stager_password", *map("{}_password".format, process_roles.RIGHTS))
 _AIRFLOW_USERS = tuple(f"airflow_{user}_password" for user in ("admin", "oncall", "analyst"))
 
 # The Job creates the roles, the principals and the first keys. It alone signs in as PostgreSQL's superuser.
 PREPARE = (
-    *(*_STORES, _OAUTH, *_PRINCIPALS, *_ROLES),
+    *(*_STORES, _OAUTH, *PRINCIPALS, *ROLES),
     *("postgres_password", "analyst_password", "airflow_password"),
     *("erasure_secret", "admin_key", "producer_key", "reader_key"),
 )
-# Airflow's tasks do the duties of the principals, and send alerts. `truelog doctor` signs in as each role.
+# Airflow's tasks do the duties of the principals, send alerts and report lineage. `truelog doctor` signs in as each
+# role.
 AIRFLOW = (
-    *(*_STORES, _OAUTH, *_PRINCIPALS, *_ROLES, *_AIRFLOW_USERS),
+    *(*_STORES, _OAUTH, *PRINCIPALS, *ROLES, *_AIRFLOW_USERS),
     *("airflow_password", "airflow_fernet_key", "airflow_jwt_secret", "airflow_secret_key"),
     *("erasure_secret", "alertmanager_url", "alertmanager_token", "pagerduty_key", "heartbeat_url"),
+    *("openlineage_url", "openlineage_api_key", "spans_headers", "schema_registry_password"),
 )
 # The operators of the stores know these. The platform generates the others.
 GIVEN = (*(each for each in _STORES if each != "database_password"), "postgres_password")
 
-_OTHER_SECRETS = ("s3_access_key", "notification_channels")  # as text, and with tokens
+_OTHER_SECRETS = ("s3_access_key", "s3_reader_access_key", "notification_channels")  # as text, and with tokens
 
 # Services that the chart does not run, with the reason.
 SERVICES_LEFT_OUT = {
@@ -70,10 +76,21 @@ def plain_settings() -> list[str]:
 
 
 def secrets_of_services() -> dict[str, tuple[str, ...]]:
-    """The secrets of each of Truelog's own services. One that uses Kafka may also read topics."""
-    users = {each.name: (each.kafka, KafkaUser.READER) if each.kafka else () for each in registry.SERVICES}
-    principals = {name: dict.fromkeys(user.password_setting for user in found) for name, found in users.items()}
-    return {each.name: (*_STORES, _OAUTH, *principals[each.name], *each.secrets) for each in registry.SERVICES}
+    """The secrets of each of Truelog's own services."""
+    return {each.name: (*_secrets_of(each), *each.secrets) for each in registry.SERVICES}
+
+
+def _secrets_of(service: Service) -> Iterator[str]:
+    """The secrets with which a service connects. Where Kafka uses OAUTHBEARER, its clients are one client."""
+    access = service.access
+    principals = {service.kafka: service.kafka is not None, KafkaUser.READER: service.kafka and access.reads_topics}
+    if access.administers_kafka:
+        yield "kafka_password"
+    yield "database_password" if access.role is None else f"{access.role}_password"
+    yield from {Bucket.UNUSED: (), Bucket.READ: _READER_KEYS, Bucket.CHANGED: _KEYS}[access.bucket]
+    if access.administers_kafka or service.kafka:
+        yield _OAUTH
+    yield from (user.password_setting for user, is_used in principals.items() if user and is_used)
 
 
 def used_secrets() -> set[str]:

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from runtime.home import add_missing, written_names
 from truelog.services import registry
 from truelog.storage import api_key
 from truelog.support.errors import NotSetUp
-from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
 
 PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "airflow": 18081, "connect": 18084}
@@ -29,15 +29,10 @@ def set_up(home: Path, *, random_ports: bool = False) -> Settings:
     """Add missing settings to the home, and load all settings."""
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o711)  # a service that runs as another user may enter the home but not list it
-    file = home / ENVIRONMENT_FILE
-    written = file.read_text() if file.is_file() else ""
-    known = {line.partition("=")[0] for line in written.splitlines()}
-    fresh = {f"TRUELOG_{name.upper()}": value for name, value in _generated(random_ports).items()}
-    missing = {name: value for name, value in fresh.items() if name not in known}
-    if missing:
-        write_private(file, written + "".join(f"{name}={value}\n" for name, value in missing.items()))
+    known = written_names(home)
+    add_missing(home, {f"TRUELOG_{name.upper()}": value for name, value in _generated(random_ports).items()})
     settings = Settings(home=home)
-    _require_known(known, settings.services, file)
+    _require_known(known, settings.services, home / ENVIRONMENT_FILE)
     return settings
 
 
@@ -76,6 +71,8 @@ def generated_secrets() -> dict[str, str]:
         "postgres_password": _secret(),
         "analyst_password": _secret(),
         "api_password": _secret(),
+        "api_service_password": _secret(),
+        "collector_password": _secret(),
         "api_token_secret": _secret(),
         "erasure_secret": _secret(),
         "airflow_password": _secret(),

@@ -66,9 +66,12 @@ def ready(settings: Settings) -> None:
 def prepare(settings: Settings) -> None:
     """Create the principals and the declared topics. A bad topic or file does not hold up the others.
 
-    The registration adds partitions, when the database can say which views they would harm.
+    The registration adds partitions, when the database can say which views they would harm. The topics of another
+    environment are left alone.
     """
     access.create_users(topics.client(settings, KafkaUser.ADMIN), settings)
+    if settings.reads_events:
+        return
     types, broken = load_proposals(settings.events_folder)
     for name, reason in (broken | topics.sync_each(settings, types, grow=False)).items():
         log.error("%s: %s", name, reason)

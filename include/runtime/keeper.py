@@ -65,15 +65,18 @@ stdout_logfile_backups = 2
 """
 
 
-def supervise(settings: Settings, services: Iterable[Service], *, tethered: bool) -> None:
-    """Start the supervisor, or load changed configurations into a running supervisor. No service is started."""
+def supervise(settings: Settings, services: Iterable[Service], *, tethered: bool) -> list[str]:
+    """Start the supervisor, or load changed configurations into a running supervisor. No service is started.
+
+    Returns: the services that ran, and were stopped because their configurations have changed.
+    """
     folder = private_folder(settings.home / "supervisor")
     private_folder(settings.home / "logs")
     write_private(folder / "supervisord.conf", _configuration(settings, services))
     if is_up(settings):
-        _load_changes(_calls(settings))
-    else:
-        _launch(settings, folder / "supervisord.conf", tethered)
+        return _load_changes(_calls(settings))
+    _launch(settings, folder / "supervisord.conf", tethered)
+    return []
 
 
 def is_up(settings: Settings) -> bool:
@@ -93,10 +96,11 @@ def start(settings: Settings, name: str) -> None:
 
 
 def stop(settings: Settings, name: str) -> None:
+    """Stop a service, unless it has stopped, or the settings ask for it only since the supervisor has read them."""
     try:
         _calls(settings).stopProcess(name, True)
     except Fault as fault:
-        if fault.faultCode != Faults.NOT_RUNNING:
+        if fault.faultCode not in (Faults.NOT_RUNNING, Faults.BAD_NAME):
             raise
 
 
@@ -189,10 +193,14 @@ def _java_options() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name == "JAVA_TOOL_OPTIONS"}
 
 
-def _load_changes(calls: Any) -> None:
+def _load_changes(calls: Any) -> list[str]:
+    """Load the changed configurations, and return the services that this has stopped."""
     [[added, changed, removed]] = calls.reloadConfig()
+    stopped = []
     for name in changed + removed:
-        calls.stopProcessGroup(name, True)
+        if calls.stopProcessGroup(name, True) and name in changed:
+            stopped.append(name)
         calls.removeProcessGroup(name)
     for name in added + changed:
         calls.addProcessGroup(name)
+    return stopped

@@ -26,6 +26,12 @@ FILES = (
 _PART = re.compile(
     r"(?P<begin>[^\n]* Begin (?P<name>[\w ]+) \([^\n]*\n).*?(?P<end>[^\n]* End (?P=name)[^\w\n]*\n)", re.DOTALL
 )
+_STORES = (
+    "TRUELOG_KAFKA_BOOTSTRAP=kafka:29092",
+    "TRUELOG_S3_ENDPOINT=http://s3:18333",
+    "TRUELOG_DATABASE_HOST=postgresql",
+    "TRUELOG_DATABASE_PORT=5432",
+)
 _READY = "from runtime.services import SERVICES; from truelog.support.settings import Settings; "
 
 
@@ -46,6 +52,9 @@ def _container(service: Service) -> Iterator[str]:
     if service.folders:
         volumes = (f'"./{folder}:/opt/truelog/{folder}:ro"' for folder in ("include", *service.folders))
         yield f"volumes: [{', '.join(volumes)}]"
+    if service.access.role:
+        yield "configs:"
+        yield f'  - {{source: {service.name}, target: /etc/truelog/settings.env, uid: "1000", mode: 0400}}'
     yield "depends_on:"
     yield from (f"  {needed}: {{condition: service_healthy}}" for needed in service.after)
     if service.http:
@@ -58,12 +67,42 @@ def _container(service: Service) -> Iterator[str]:
 
 
 def _settings() -> Iterator[str]:
-    """The services' settings: the passwords of their principals, and addresses that the other containers reach."""
-    for user in dict.fromkeys(service.kafka for service in registry.SERVICES if service.kafka):
-        name = f"TRUELOG_{user.password_setting.upper()}"
-        yield f"      {name}=${{{name}:-}}\n"
-    for name, http in registry.HTTP.items():
-        yield f"      TRUELOG_{name.upper()}_HOST=0.0.0.0\n      TRUELOG_{name.upper()}_PORT={http.port}\n"
+    """What services without a role of their own need: the passwords of their principals, and where services listen."""
+    users = (service.kafka for service in registry.SERVICES if service.kafka and not service.access.role)
+    for user in dict.fromkeys(users):
+        yield f"      {_filled(user.password_setting)}\n"
+    for name in registry.HTTP:
+        yield from (f"      {line}\n" for line in _listening(name))
+
+
+def _configurations() -> Iterator[str]:
+    """The settings of each service with a role of its own."""
+    for service in registry.SERVICES:
+        if service.access.role:
+            yield f"  {service.name}:\n    content: |\n"
+            yield from (f"      {line}\n" for line in (*_STORES, *_secrets_of(service), *_listening(service.name)))
+
+
+def _secrets_of(service: Service) -> Iterator[str]:
+    """The secrets as for a pod, and the address of the receiver of spans. Compose's Kafka needs no tokens."""
+    secrets = chart.secrets_of_services()[service.name]
+    address = ["spans_endpoint"] if "spans_headers" in secrets else []
+    optional = {*chart.optional(), *address}
+    wanted = (each for each in (*secrets, *address) if each != "kafka_oauth_client_secret")
+    return (_filled(each, is_required=each not in optional) for each in wanted)
+
+
+def _filled(setting: str, *, is_required: bool = False) -> str:
+    """The line of a setting whose value Compose takes from the file of set-up. A required value may not be empty."""
+    name = chart.variable(setting)
+    return f"{name}=${{{name}:{'?see the head of this file' if is_required else '-'}}}"
+
+
+def _listening(service: str) -> Iterator[str]:
+    """An address that the other containers reach."""
+    if service in registry.HTTP:
+        yield f"TRUELOG_{service.upper()}_HOST=0.0.0.0"
+        yield f"TRUELOG_{service.upper()}_PORT={registry.HTTP[service].port}"
 
 
 def _ports() -> Iterator[str]:
@@ -81,6 +120,7 @@ def _targets() -> Iterator[str]:
 _PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "containers": _containers,
     "settings": _settings,
+    "configurations": _configurations,
     "ports": _ports,
     "targets": _targets,
     "processes": chart.processes,

@@ -5,7 +5,8 @@
 3. The captured database: remove replication slots and publications.
 4. PostgreSQL: remove the rights of the roles, and the roles.
 
-Each removed name begins with the namespace. The databases and the bucket have names of their own and stay: they have
+Each removed name begins with the namespace. If the environment reads the events of another one, it loses its rules
+about them, and the other one keeps everything. The databases and the bucket have names of their own and stay: they have
 everything that Kafka had. Kafka itself forgets transactional ids that nothing uses.
 """
 
@@ -30,9 +31,10 @@ from confluent_kafka.admin import (
 )
 from psycopg import sql
 
+from runtime.foreign_names import outsider
 from runtime.postgresql import READERS, admin, logins
 from truelog.control import application, lease
-from truelog.log import topics
+from truelog.log import access, topics
 from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
@@ -121,11 +123,11 @@ def _broker(settings: Settings) -> AdminClient:
     """A client that sees Kafka's names."""
     if not settings.namespace:
         raise NotSetUp("TRUELOG_NAMESPACE is empty: no name on the servers tells what belongs to this environment")
-    return topics.client(settings.model_copy(update={"namespace": ""}), KafkaUser.ADMIN)
+    return outsider(settings)
 
 
 def _own(settings: Settings, names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if settings.names.name_of(name) is not None)
+    return sorted(filter(settings.names.owns, names))
 
 
 def _own_roles(settings: Settings) -> list[str]:
@@ -165,7 +167,7 @@ def _groups(broker: AdminClient, settings: Settings) -> list[str]:
 
 
 def _rules(broker: AdminClient, settings: Settings) -> list[AclBinding]:
-    """The rules about names of the environment, of all principals."""
+    """The rules about names of the environment, of all principals, and those of its principals."""
     kinds = (ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
     everything = AclBindingFilter(*kinds)
     try:
@@ -174,7 +176,8 @@ def _rules(broker: AdminClient, settings: Settings) -> list[AclBinding]:
         if error.args[0].code() == KafkaError.SECURITY_DISABLED:
             return []
         raise
-    return [rule for rule in found if settings.names.name_of(rule.name) is not None]
+    owns = settings.names.owns
+    return [rule for rule in found if owns(rule.name) or owns(rule.principal.removeprefix(access.USER))]
 
 
 def _described(rule: AclBinding) -> str:

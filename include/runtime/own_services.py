@@ -1,6 +1,7 @@
 """The supervisor's entries of Truelog's own services, made from their declarations."""
 
 import sys
+from collections.abc import Collection
 from functools import partial
 
 from runtime.service import Service
@@ -22,7 +23,23 @@ def entry(declared: Declaration) -> Service:
         ready=check.ready,
         address=check.address,
         after=declared.after,
+        is_wanted=partial(_is_wanted, declared),
     )
+
+
+def require_wanted(settings: Settings, names: Collection[str]) -> None:
+    """Require that this environment may have these services, which a person has named.
+
+    Raises:
+        ReadsOnly: one of them writes events, and the events are another environment's.
+    """
+    for each in registry.SERVICES:
+        if each.writes_events and each.name in names:
+            settings.require_own_events(f"the service {each.name}")
+
+
+def _is_wanted(declared: Declaration, settings: Settings) -> bool:
+    return not (declared.writes_events and settings.reads_events)
 
 
 def _require_port(declared: Declaration, settings: Settings) -> None:

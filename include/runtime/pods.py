@@ -22,6 +22,7 @@ from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 
 _PREFIX = "TRUELOG_"
+_OTHER_ROLES = ("airflow_password", "analyst_password")
 _PLACES = ("TRUELOG_HOME", "TRUELOG_JARS")  # the environment has them, and the file does not
 
 
@@ -34,8 +35,20 @@ def secrets() -> None:
 
 
 def stores() -> None:
-    """Prepare the stores that the settings name. Idempotent."""
-    services.prepare_own_stores(Settings())
+    """Prepare the stores that the settings name. Idempotent.
+
+    Raises:
+        NotSetUp: a role or a principal has an empty password. Its pods have no other one.
+    """
+    settings = Settings()
+    needed = {each: getattr(settings, each) for each in (*chart.ROLES, *_OTHER_ROLES)}
+    if settings.kafka_protocol.startswith("SASL") and not settings.kafka_uses_oauth:
+        needed |= {each: getattr(settings, each) for each in chart.PRINCIPALS}
+    if empty := sorted(chart.variable(name) for name, value in needed.items() if not value):
+        raise NotSetUp(
+            f"The Secret has no value for {', '.join(empty)}: `python -m runtime.pods secrets` prints new ones."
+        )
+    services.prepare_own_stores(settings)
 
 
 def home() -> None:

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from runtime.credentials import LOOPBACK
 from runtime.service import Service, is_embedded
 from truelog.measures.registry import sql_functions
-from truelog.storage import api_key
+from truelog.storage import api_key, process_roles
 from truelog.storage.migration import migrate
 from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.files import write_private
@@ -102,7 +102,15 @@ def prepare(settings: Settings) -> None:
         if connection.execute(_NAMESPACE).fetchone() == (None,):
             connection.execute(mark(settings))
     migrate(settings, sql_functions())
+    grant_to_processes(settings)  # after the tables exist
     api_key.store_first_keys(settings)
+
+
+def grant_to_processes(settings: Settings) -> None:
+    """Give the roles of processes their rights on the migrated tables, and no others."""
+    with admin(settings, settings.database_name) as connection, connection.transaction():
+        for statement in process_roles.statements(settings.names, settings.database_name):
+            connection.execute(statement)
 
 
 def _require_namespace(settings: Settings) -> None:
@@ -135,6 +143,7 @@ def logins(settings: Settings) -> dict[str, SecretStr]:
         API_ROLE: settings.api_password,
         STAGER: settings.stager_password,
         CATALOG_ROLE: settings.catalog_password,
+        **settings.process_passwords,
     }
     named = {settings.names.in_postgresql(role): password for role, password in limited.items()}
     return {settings.database_user: settings.database_password} | named
@@ -227,12 +236,19 @@ def admin(settings: Settings, database: str = MAINTENANCE) -> psycopg.Connection
 
 
 def create_role(connection: psycopg.Connection, name: str, password: str) -> None:
-    """Create the role. The statement contains only a hash, because pg_stat_statements stores statements."""
-    known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone()
-    if not known:
+    """Create the role. Without a password, it cannot sign in until a later call has one.
+
+    A password of the role stays. The statement contains only a hash, because pg_stat_statements stores statements.
+    """
+    if not password:  # PostgreSQL would let the role sign in, and accept no password
+        _create_group(connection, name)
+        return
+    known = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname = %s", (name,)).fetchone()
+    if known in (None, (None,)):
         hashed = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
-        statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
-        connection.execute(statement.format(sql.Identifier(name), sql.Literal(hashed)))
+        verb = sql.SQL("ALTER" if known else "CREATE")
+        statement = sql.SQL("{} ROLE {} LOGIN PASSWORD {}")
+        connection.execute(statement.format(verb, sql.Identifier(name), sql.Literal(hashed)))
 
 
 def _create_group(connection: psycopg.Connection, name: str) -> None:

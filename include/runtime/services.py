@@ -12,7 +12,7 @@ import psycopg
 from runtime import airflow, connect, foreign_names, kafka, keeper, own_services, postgresql, s3
 from runtime.service import Service, log_file
 from truelog.apps import launcher
-from truelog.control import event_files
+from truelog.control import event_files, foreign_events
 from truelog.forgetting import reading
 from truelog.support.errors import ServiceDown
 from truelog.support.memory import megabytes
@@ -51,13 +51,14 @@ class State:
 def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = False) -> None:
     """Start these services, in parallel as far as their dependencies allow, and return when all services are ready.
 
-    A tethered platform ends with the process that started it.
+    Running services whose configurations have changed are started again, too. A tethered platform ends with the process
+    that started it.
     """
     if settings.stores == "own":
         prepare_own_stores(settings)
-    keeper.supervise(settings, _wanted(settings), tethered=tethered)
-    chosen = [service for service in _wanted(settings) if service.name in set(services)]
-    _prepare_running(settings, _STORES.difference(services))
+    names = {*services, *keeper.supervise(settings, _wanted(settings), tethered=tethered)}
+    chosen = [service for service in _wanted(settings) if service.name in names]
+    _prepare_running(settings, _STORES - names)
     with ThreadPoolExecutor(len(SERVICES) + 1) as pool:
         started: dict[str, Future[None]] = {}
         for service in chosen:
@@ -177,6 +178,8 @@ def prepare_own_stores(settings: Settings) -> None:
 def _register(settings: Settings, needed: "Iterable[Future[None]]") -> None:
     for done in needed:
         done.result()
+    if settings.reads_events:
+        foreign_events.permit(settings)
     refused: dict[str, str] = {}
     # A broker may not lead a new partition yet.
     until(lambda: refused.update(event_files.register_files(settings)), READY_SECONDS, "the event registry")

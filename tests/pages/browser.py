@@ -181,7 +181,7 @@ def test_on_call_users_acknowledge_alerts_and_everyone_reads_runbooks(signed_in:
     page.get_by_role("button", name="Silence alerts…").click()
     page.get_by_label("Alerts", exact=True).fill("disk_low/*")
     page.get_by_label("Reason", exact=True).fill("a new disk")
-    page.get_by_role("button", name="Silence", exact=True).click()
+    page.get_by_role("button", name="Silence", exact=True).dblclick()
     made = page.get_by_role("row", name="disk_low/*")
     expect(made).to_contain_text("a new disk")
     made.get_by_role("button").click()

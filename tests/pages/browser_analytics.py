@@ -6,13 +6,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.builders.comparisons import a_reconciliation
 from tests.builders.views import a_lag_sample
 from tests.pages.audience import BEGIN, HOSTS, LONG, fill_audience
 from tests.pages.axe import accessibility_problems
-from tests.pages.browsing import PHONE, beyond_the_width, open_page
+from tests.pages.browsing import PHONE, beyond_the_width, let_through, open_page
 from tests.pages.plausible import HOSTILE
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -69,7 +69,10 @@ def test_cube_range_figure_and_column_are_chosen(audience: Settings, watched: Pa
     form.get_by_label("Cube").select_option("page_audience")
     expect(form.get_by_label("Figure").locator("option")).to_have_count(5)
     form.get_by_label("Figure").select_option("visitors")
+    form.get_by_label("Break down by").focus()
     form.get_by_label("Break down by").select_option("host")
+    expect(form.get_by_label("Chart")).to_be_visible()
+    expect(form.get_by_label("Break down by")).to_be_focused()
     form.get_by_label("Time range").select_option("168")
     expect(watched.locator("main thead")).to_contain_text("visitors before")
     expect(watched.locator("main tbody tr")).to_have_count(len(SHOWN) + 1)
@@ -77,6 +80,24 @@ def test_cube_range_figure_and_column_are_chosen(audience: Settings, watched: Pa
     form.get_by_label("Time range").select_option("fixed")
     form.get_by_label("To (UTC)").fill(f"{BEGIN:%Y-%m-%dT%H:%M}")
     expect(watched.locator("main tbody tr")).to_have_count(1)
+
+
+def test_a_late_answer_about_another_cube_does_not_change_the_form(audience: Settings, watched: Page) -> None:
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    open_page(watched, "analytics?view=page_views")
+    form = watched.locator("#form")
+    watched.route("**/data/analytics?*hours=168*", hold, times=1)
+    with watched.expect_request("**/data/analytics?*hours=168*"):
+        form.get_by_label("Time range").select_option("168")
+    form.get_by_label("Cube").select_option("page_audience")
+    expect(form.get_by_label("Figure").locator("option")).to_have_count(5)
+    let_through(late[0], watched)
+    expect(form.get_by_label("Cube")).to_have_value("page_audience")
+    expect(form.get_by_label("Figure").locator("option")).to_have_count(5)
 
 
 def test_a_range_with_ends_begins_as_the_chosen_one_before_that_is_answered(audience: Settings, watched: Page) -> None:
@@ -90,6 +111,7 @@ def test_a_range_with_ends_begins_as_the_chosen_one_before_that_is_answered(audi
     }""")
     since, until = (datetime.fromisoformat(form.get_by_label(f"{end} (UTC)").input_value()) for end in ("From", "To"))
     assert until - since == timedelta(days=30)
+    assert (since.minute, until.minute) == (0, 0)  # hourly cubes have no other ranges
 
 
 def test_bars_compare_values_and_the_sql_of_the_table_is_shown(audience: Settings, watched: Page) -> None:

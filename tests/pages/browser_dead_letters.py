@@ -1,13 +1,14 @@
 """Tests of the dead letters page in Chromium."""
 
 import json
+import re
 
 import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 
 from tests.deadline import deadline
-from tests.pages.browsing import PHONE, is_wide_enough, open_page
+from tests.pages.browsing import PHONE, change_answer, is_wide_enough, open_page
 from tests.pages.conftest import BAD
 from tests.pages.hostile_bytes import archive_values, reject_all
 from tests.pages.plausible import HOSTILE
@@ -83,6 +84,15 @@ def test_the_record_of_a_dead_letter_begins_with_the_rejected_event(archived_let
     expect(main).to_contain_text("Still invalid")
     watched.get_by_role("button", name="Send it again").click()
     expect(watched.locator("dialog")).to_contain_text("No event would be sent.")
+    alike = watched.get_by_role("link", name="Dead letters with this reason")
+    expect(alike).to_have_attribute("href", re.compile("hours=24&"))
+    expect(main).not_to_contain_text("The event has no field")
+    change_answer(watched, re.compile(r"data/record\?"), lambda found: found["letter"].update(field="event_time"))
+    watched.reload()
+    expect(main).to_contain_text("event_time: ")
+    expect(main).not_to_contain_text("The event has no field")  # a rule about several fields has this name
+    open_page(watched, "record?topic=dead_letter&partition=0&offset=0")
+    expect(alike).to_have_attribute("href", re.compile("hours=168&"))  # it was rejected three days ago
 
 
 @pytest.mark.parametrize("watched", ["oncall"], indirect=True)

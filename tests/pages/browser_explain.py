@@ -34,9 +34,9 @@ def test_a_row_is_explained_by_its_events(
     found = watched.locator("main")
     expect(found).to_contain_text("3 records in 3 files")
     expect(found).to_contain_text("truelog explain page_views 'minute=")
-    watched.get_by_role("button", name="Explain").click()
+    watched.get_by_role("button", name="Explain").dblclick()
     expect(found.locator(".badge")).to_have_text("Waiting")
-    conf = users["oncall"].runs("explain")[0]["conf"]
+    [conf] = [each["conf"] for each in users["oncall"].runs("explain")]
     asked = parse_qs(urlsplit(watched.url).query)
     assert conf == {"view": "page_views", "where": asked["where"], "before": ""}
     assert asked["where"][1:] == ["host==HYPERLINK(1)", "page==HYPERLINK(1)", "browser is NULL"]

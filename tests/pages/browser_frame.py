@@ -175,3 +175,18 @@ def test_the_freshness_of_views_is_compared_in_one_chart(watched: Page) -> None:
     expect(lines).to_have_text(["Worst", "page_audience", "page_views", "click_through"])
     watched.reload()
     expect(lines).to_have_text(["Worst", "page_audience", "page_views", "click_through"])
+
+
+def test_the_readers_that_a_page_begins_with_stay(watched: Page) -> None:
+    """Other readers may be the furthest behind at the next poll."""
+    open_page(watched, "lag")
+    with watched.expect_request("**/data/lag?*") as asked:
+        watched.get_by_label("Time range").select_option("6")
+    assert f"reader={watched.get_by_label('Reader').input_value()}&" in asked.value.url
+    open_page(watched, "freshness")
+    boxes = watched.locator("#columns input:checked")
+    with watched.expect_request("**/data/freshness?*") as asked:
+        watched.get_by_label("Time range").select_option("6")
+    chosen = boxes.evaluate_all("boxes => boxes.map((each) => each.value)")
+    assert len(chosen) == 4
+    assert sorted(re.findall("reader=([^&]*)", asked.value.url)) == sorted(chosen)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from runtime.airflow_client import Airflow
-from tests.pages.browsing import open_page
+from tests.pages.browsing import change_answer, let_through, open_page
 from tests.pages.plausible import HOSTILE
 from truelog.support.settings import Settings
 
@@ -74,6 +74,33 @@ def test_rows_are_sorted_by_their_headers_and_paged(watched: Page) -> None:
     assert "order=views" in watched.url
 
 
+def test_a_late_answer_does_not_replace_newer_rows(watched: Page) -> None:
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    watched.route("**/data/rows?*", hold, times=1)
+    with watched.expect_request("**/data/rows?*"):
+        open_page(watched, "view?name=page_views")
+    watched.get_by_label("Rows per page").fill("5")
+    watched.get_by_role("button", name="Show", exact=True).click()
+    rows = watched.locator("#answer tbody tr")
+    expect(rows).to_have_count(5)
+    let_through(late[0], watched)
+    expect(rows).to_have_count(5)
+
+
+def test_a_value_that_is_cut_is_marked_and_a_row_without_its_whole_key_is_not_explained(watched: Page) -> None:
+    change_answer(watched, re.compile(r"data/rows\?"), lambda found: found.update(cut=[[0, 0]]))
+    open_page(watched, "view?name=page_views")
+    rows = watched.locator("#answer tbody tr")
+    expect(rows.nth(0).locator("td").first).to_have_text(re.compile("…$"))
+    expect(watched.locator("#answer")).to_contain_text("A saved file has the whole value.")
+    expect(rows.nth(0).get_by_role("link", name="Explain")).to_have_count(0)
+    expect(rows.nth(1).get_by_role("link", name="Explain")).to_have_count(1)
+
+
 @pytest.mark.parametrize("watched", ["analyst"], indirect=True)
 def test_users_without_the_right_see_what_saving_and_repairing_require(watched: Page) -> None:
     open_page(watched, "view?name=page_views")
@@ -109,6 +136,11 @@ def test_the_lineage_of_a_view_consists_of_links(watched: Page) -> None:
     boxes.last.click()
     expect(watched.locator("#answer thead")).to_contain_text("host")
     expect(watched.locator("#answer tbody tr")).to_have_count(3 + len(HOSTILE))
+    links = watched.locator("p.related a")
+    expect(links.first).to_have_text("Stream: stream")
+    change_answer(watched, re.compile(r"data/view\?"), lambda found: found["entry"].update(batch_only=True))
+    watched.reload()
+    expect(links.first).to_have_text("Reconciliations")  # no stream runs a view that is built once a day
 
 
 def test_views_and_reconciliations_are_searched_and_sorted(watched: Page) -> None:

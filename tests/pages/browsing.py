@@ -3,8 +3,10 @@
 import re
 import shutil
 import time
+from collections.abc import Callable
+from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Frame, Locator, Page, Playwright, ViewportSize, expect
+from playwright.sync_api import Browser, BrowserContext, Frame, Locator, Page, Playwright, Route, ViewportSize, expect
 
 from runtime.airflow import address
 from runtime.airflow_client import password
@@ -77,8 +79,32 @@ def open_page(page: Page, name: str) -> None:
     expect(page.locator("#as-of")).to_contain_text("As of")
 
 
+def change_answer(page: Page, url: re.Pattern[str], change: Callable[[Any], None]) -> None:
+    """From now on, the page gets the answers of this address with a change."""
+
+    def changed(route: Route) -> None:
+        response = route.fetch()
+        found = response.json()
+        change(found)
+        route.fulfill(response=response, json=found)
+
+    page.route(url, changed)
+
+
+def let_through(held: Route, page: Page) -> None:
+    """Let a request that a test holds get its answer, and wait until the page has dealt with it."""
+    with page.expect_response(held.request.url) as answered:
+        held.continue_()
+    answered.value.finished()
+    page.evaluate("fetch('data/rights').then((found) => found.text())")
+
+
 def beyond_the_width(page: Page | Frame) -> list[str]:
-    """If the page scrolls sideways, the first elements that lie beyond its width."""
+    """If the page scrolls sideways, the first elements that lie beyond its width.
+
+    A page without scripts can be asked before its stylesheets are there, and is wider without them.
+    """
+    page.wait_for_load_state()
     return [] if is_wide_enough(page) else page.evaluate(_BEYOND) or ["too wide"]
 
 

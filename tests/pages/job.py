@@ -93,4 +93,5 @@ class Job(Clicks):
 
     def _require_fit(self) -> None:
         """The page does not scroll sideways."""
-        assert beyond_the_width(self.frame) == []
+        beyond = beyond_the_width(self.frame)
+        assert beyond == [], beyond

@@ -5,17 +5,20 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from pages.files import TABS
 from runtime import airflow
 from runtime.airflow_client import Airflow
+from tests.builders.applications import forget_application, many_operations
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE, PAID
 from truelog.alerts import store as alert_store
 from truelog.control import application
 from truelog.control.application import STREAM
+from truelog.reports import timeline
 from truelog.spark.submit import SPARK
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
@@ -357,3 +360,17 @@ def test_the_page_of_a_reconciliation_gets_every_digit(users: dict[str, Airflow]
     assert [(each["streamed"]["views"], each["streamed"]["note"]) for each in changed] == [("3", None)]
     found = json.load(fetch(users["analyst"], "GET", "data/reconciliation?id=60"))
     assert PAID in [tuple((each[side] or {}).get("paid") for side in ("before", "after")) for each in found["repairs"]]
+
+
+def test_a_timeline_says_that_earlier_entries_are_left_out(pages: Settings, users: dict[str, Airflow]) -> None:
+    path = "data/timeline?hours=1&until=2020-01-01T01:00:00"
+
+    def found() -> tuple[int, bool]:
+        answer = json.load(fetch(users["analyst"], "GET", path))
+        return len(answer["occurrences"]), answer["more"]
+
+    with connect(pages, autocommit=True) as connection:
+        for added, said in ((timeline.MOST, (timeline.MOST, False)), (1, (timeline.MOST, True))):
+            many_operations(connection, "many", added, at=datetime(2020, 1, 1, 0, 30, tzinfo=UTC))
+            assert found() == said
+        forget_application(connection, "many")

@@ -13,7 +13,7 @@ from tests.pages.fetch import fetch
 from tests.pages.hostile_bytes import hostile_values, store_hostile
 from truelog.support.settings import PROJECT, Settings
 
-EXAMPLES = 6  # of each route
+EXAMPLES = 4  # of each route
 NOISE = 20  # random values, and as many torn values
 
 

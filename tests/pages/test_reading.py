@@ -99,6 +99,13 @@ def test_the_timeline_has_operations_alerts_silences_and_wrong_comparisons(snaps
     assert [each.by for each in resolved] == ["admin"]
 
 
+def test_a_limit_counts_only_the_chosen_kinds(snapshot: Connection) -> None:
+    kinds, span = ("release", "repair"), timedelta(hours=24)
+    chosen = [each for each in timeline.occurrences(snapshot, span) if each.kind in kinds]
+    assert timeline.occurrences(snapshot, span, kinds=kinds, limit=len(chosen)) == chosen
+    assert timeline.occurrences(snapshot, span, limit=len(chosen)) != chosen
+
+
 def test_a_time_range_may_end_in_the_past(snapshot: Connection) -> None:
     """Every course and list of an earlier range has what the same times have in a range that ends now."""
     now = read_value(snapshot, "SELECT now()")

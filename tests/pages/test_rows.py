@@ -73,6 +73,19 @@ def test_rows_are_ordered_and_limited(snapshot: Connection) -> None:
     assert (len(everything.rows), everything.more) == (ROWS, False)
 
 
+def test_a_value_that_is_cut_is_named(filled: Settings) -> None:
+    with connect(filled) as connection:
+        for length in (2_000, 2_001):
+            connection.execute(
+                "INSERT INTO state.page_views_v1 (minute, host, views) VALUES ('2020-01-01', repeat('ä', %s), %s)",
+                (length, length),
+            )
+        found = select(connection, "minute", Operator.EQUAL, "2020-01-01")
+        connection.rollback()
+    assert [(len(row[1] or ""), row[4]) for row in found.rows] == [(2_000, "2001"), (2_000, "2000")]
+    assert found.cut == [(0, 1)]
+
+
 @pytest.mark.parametrize(
     ("question", "why"),
     [

@@ -33,6 +33,8 @@ from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings
 from truelog.views.catalogue import VIEWS
 
+pytestmark = pytest.mark.nightly
+
 NAME = "pages_large"
 COPIES, HTTP_ROUNDS = 50, 4
 TODAY = datetime.now(UTC).date()

@@ -8,6 +8,7 @@ from tests.builders.erasures import lacks, restored_from_a_dump
 from tests.library.versions.two_versions import TwoVersions
 from tests.pages.fetch import fetch
 from truelog.storage import audit_trail
+from truelog.versions.share import share
 
 
 def move(user: Airflow, act: str, versions: TwoVersions, **body: object) -> HTTPResponse:
@@ -44,6 +45,21 @@ def test_on_call_users_move_readers_and_back_and_analysts_do_not(
     assert versions.seen() == [("a", 1)]
     done = audit_trail.latest_operations(versions.connection, 2)
     assert {(each.doer, each.subject) for each in done} == {("oncall", versions.name)}
+
+
+def test_the_page_says_how_many_readers_get_a_version_before_a_move(
+    versions: TwoVersions, users: dict[str, Airflow]
+) -> None:
+    def shares() -> dict[int, int]:
+        found = json.load(fetch(users["analyst"], "GET", f"data/view?name={versions.name}"))["stages"]
+        return {each["version"]: each["share"] for each in found}
+
+    versions.make_ready()
+    assert shares() == {1: 0, 2: 0}
+    share(versions.settings, versions.name, 2, 10, doer="test")
+    assert shares() == {1: 0, 2: 10}
+    assert move(users["oncall"], "cut-over", versions, version=2).status == 200
+    assert shares() == {1: 0, 2: 0}
 
 
 def test_another_site_moves_no_reader(versions: TwoVersions, users: dict[str, Airflow]) -> None:

@@ -230,18 +230,21 @@ function silence(key, again) {
     SPANS.map(([n, text]) => h("option", { value: n, selected: n === 2 }, text)),
   );
   const why = h("input", { name: "why", required: true, maxlength: 500, autofocus: key !== "" });
+  const yes = h("button", { class: "yes" }, "Silence");
   dialog.replaceChildren(h(
     "form",
     {
       class: "silence",
       submit: async (event) => {
         event.preventDefault();
+        yes.disabled = true;
         try {
           await act("alerts/silence", { pattern: pattern.value, hours: Number(hours.value), why: why.value });
           dialog.close();
           again();
         } catch (error) {
           failure.replaceChildren(error.message);
+          yes.disabled = false;
         }
       },
     },
@@ -254,7 +257,7 @@ function silence(key, again) {
     h(
       "p",
       { class: "buttons" },
-      h("button", { class: "yes" }, "Silence"),
+      yes,
       h("button", { type: "button", click: () => dialog.close() }, "Cancel"),
     ),
   ));

@@ -30,7 +30,7 @@ const RANGES = [["1", "Last hour"], ["24", "Last 24 hours"], ["168", "Last 7 day
 ]];
 const LINES = "", BARS = "bars";
 const SECONDS = 10, LONG_SECONDS = 60; // between two answers, for ranges of up to a day and for longer ones
-const HOUR = 3_600_000, DAY = 24 * HOUR; // milliseconds
+const HOUR = 3_600_000, DAY = 24 * HOUR, LONG = 7 * DAY; // milliseconds
 const SHORT = 60; // characters of a value; its title has the whole text
 
 export function show(given, { shown, form }) {
@@ -64,7 +64,9 @@ export function show(given, { shown, form }) {
     const query = question(), text = JSON.stringify(query);
     const seconds = secondsBetween();
     if (text !== asked || (Date.now() - Date.parse(last.as_of)) / 1000 >= seconds - 1) {
-      last = await ask("data/analytics", query).catch(refused);
+      const found = await ask("data/analytics", query).catch((error) => refused(error, text));
+      if (!isAsked(text)) return found; // `live` drops it, too
+      last = found;
       asked = text;
     }
     offer(last);
@@ -78,9 +80,16 @@ export function show(given, { shown, form }) {
     return length > DAY ? LONG_SECONDS : SECONDS;
   }
 
+  // While an answer was on its way, the user may have chosen other data.
+  function isAsked(text) {
+    return text === JSON.stringify(question());
+  }
+
   // What was chosen can be changed if it is refused, too.
-  function refused(error) {
-    if (!last) offer({ ...state, keys: [state.by].filter(Boolean), columns: [{ name: state.order }].filter(named) });
+  function refused(error, text) {
+    if (!last && isAsked(text)) {
+      offer({ ...state, keys: [state.by].filter(Boolean), columns: [{ name: state.order }].filter(named) });
+    }
     throw error;
   }
 
@@ -105,7 +114,7 @@ export function show(given, { shown, form }) {
     });
   }
 
-  // Each cube has its own key columns and figures.
+  // Each cube has its own key columns and figures. The field that had the focus has it again.
   function offer(found) {
     const text = [found.view, isFixed, found.keys, state.by, found.order].join();
     if (text === offered) return;
@@ -133,9 +142,11 @@ export function show(given, { shown, form }) {
         again.redraw();
       },
     });
+    const focused = form.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
     form.replaceChildren(cube, range, ...(isFixed ? ["since", "until"].map(end) : []), by);
     if (found.columns.length) form.append(order);
     if (state.by) form.append(kind);
+    if (focused) form.querySelector(`[aria-label="${focused}"]`)?.focus({ preventScroll: true });
   }
 
   function end(name) {
@@ -149,12 +160,14 @@ export function show(given, { shown, form }) {
     return h("label", {}, `${label} `, field);
   }
 
-  // The fields begin with the range that was chosen before, which may not be answered yet.
+  // The fields begin with the range that was chosen before, which may not be answered yet. A long range has whole hours,
+  // so it is read from an hourly cube.
   function rangeChosen(hours) {
     isFixed = hours === FIXED;
     if (!isFixed) return change({ hours, since: "", until: "" });
-    const now = Date.now();
-    return change({ since: minute(now - Number(state.hours) * HOUR), until: minute(now) });
+    const now = Date.now(), length = Number(state.hours) * HOUR;
+    const ends = length > LONG ? now - now % HOUR : now;
+    return change({ since: minute(ends - length), until: minute(ends) });
   }
 }
 

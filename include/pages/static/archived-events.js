@@ -1,5 +1,5 @@
 // The archived events behind figures, which are read only when the user asks for them.
-import { ask } from "./live.js";
+import { ask, latest } from "./live.js";
 import { count, h, moment, number, table, value } from "./kit.js";
 import { recordLink } from "./records.js";
 
@@ -7,18 +7,16 @@ const PLACE = ["partition", "offset", "broker_time", "event_time", "event_id"];
 
 // A later call of `show` or of `forget` drops an answer that is still on its way.
 export function eventsIn(place) {
-  let turn = 0;
+  const read = latest((query) => ask("data/analytics/events", query).then(({ topics }) => topics.map(drawn), refused));
 
   function forget() {
-    turn += 1;
+    read.drop();
     place.replaceChildren();
   }
 
   async function show(query) {
-    const own = ++turn;
     place.replaceChildren(h("p", { class: "quiet", role: "status" }, "Reading the archive …"));
-    const found = await ask("data/analytics/events", query).then(({ topics }) => topics.map(drawn), refused);
-    if (own === turn) place.replaceChildren(h("h2", {}, "Archived events"), ...found);
+    place.replaceChildren(h("h2", {}, "Archived events"), ...await read(query));
   }
 
   return { forget, show };

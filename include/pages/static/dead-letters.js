@@ -9,7 +9,7 @@ import { sendAgain } from "./send-again.js";
 
 const PAGE = 100;
 const WORD = 24; // characters that fit into a card of a phone
-const SPANS = [[1, "1 hour"], [24, "1 day"], [168, "7 days"], [720, "30 days"], [8784, "1 year"]];
+export const SPANS = [[1, "1 hour"], [24, "1 day"], [168, "7 days"], [720, "30 days"], [8784, "1 year"]];
 
 export function show(given, { shown, form }) {
   const state = {

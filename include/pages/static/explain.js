@@ -33,7 +33,7 @@ const CURES = {
 export function show(given, { shown }) {
   const question = { view: given.get("view") ?? "", where: given.getAll("where"), before: given.get("before") ?? "" };
   // Both are read once: the cost reads the bucket, and each look at an answer is recorded.
-  let cost = null, answer = null;
+  let cost = null, answer = null, isStarting = false;
   const again = live(
     shown,
     async () => {
@@ -54,12 +54,17 @@ export function show(given, { shown }) {
     ) => (run && !run.over ? "The explanation is running" : shownAnswer ? "The explanation is ready" : ""),
   );
 
+  // The button is disabled once the run is known. A second click before that starts no second run.
   async function start() {
+    if (isStarting) return;
+    isStarting = true;
     try {
       await act(API, { logical_date: null, conf: question });
-      again();
+      await again();
     } catch (error) {
       openDialog([h("h2", {}, "Airflow refused"), h("p", { role: "alert" }, CURES[error.status] ?? error.message)]);
+    } finally {
+      isStarting = false;
     }
   }
 }

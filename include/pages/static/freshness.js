@@ -17,7 +17,10 @@ export function show(given, { shown, form }) {
     () => ask("data/freshness", pairs({ ...asked(state), reader: state.reader })),
     10,
     (found) => {
-      if (boxes.children.length === 1) offer(found);
+      if (boxes.children.length === 1 && found.readers.length) {
+        state.reader = found.series.map((one) => one.reader); // others may be the worst at the next poll
+        offer(found);
+      }
       return drawn(found);
     },
   );

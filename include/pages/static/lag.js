@@ -43,6 +43,7 @@ export function show(given, { shown, form }) {
     10,
     (found) => {
       if (!readers.length) {
+        query.reader = found.reader; // another one may be the worst at the next poll
         readers.append(
           ...found.readers.map((each) => h("option", { selected: each === found.reader }, each)),
         );

@@ -42,6 +42,26 @@ function wayOut({ status, statusText }) {
     : `The request failed (${name}). The page asks again by itself. If it goes on, the log of Airflow's API server has the reason`;
 }
 
+// Asks so that only the latest question gets its answer or its error. Those of earlier questions never come, and after
+// `drop` neither does that of the latest.
+export function latest(fetchData) {
+  let turn = 0;
+
+  function asked(...question) {
+    const own = ++turn;
+    return new Promise((answer, fail) => {
+      const ifLatest = (settle) => (found) => own === turn && settle(found);
+      fetchData(...question).then(ifLatest(answer), ifLatest(fail));
+    });
+  }
+
+  function drop() {
+    turn += 1;
+  }
+
+  return Object.assign(asked, { drop });
+}
+
 // Fetches at once and again every `seconds`, and patches the page if the data has changed. `state` describes the data
 // in a few words for screen readers, which announce it when it changes. Returns a function that fetches at once; its
 // `redraw` draws the latest data again, for choices that need no other data.

@@ -3,7 +3,7 @@
 import { keepInAddress, pairs } from "./address.js";
 import { badge, bytes, h, moment, number, seen, table, value } from "./kit.js";
 import { choose } from "./list.js";
-import { ask } from "./live.js";
+import { ask, latest } from "./live.js";
 import { recordLink } from "./records.js";
 
 const HEADS = ["Record", "Appended (UTC)", "Key", "State", { title: "Size", number: true }, "Value"];
@@ -11,6 +11,11 @@ const HEADS = ["Record", "Appended (UTC)", "Key", "State", { title: "Size", numb
 // Returns the form, and two functions: `drawn` draws the list, and `clear` removes the list.
 export function newestRecords(topics, given, again) {
   const state = Object.fromEntries(["list", "key", "until"].map((each) => [each, given.get(each) ?? ""]));
+  const read = latest((from) =>
+    ask("data/records", pairs({ topic: state.list, key: state.key, ...from })).catch((error) => ({
+      trouble: error.message,
+    }))
+  );
   let found = null;
   const topic = choose("Topic of the list", topics, state.list);
   const key = h("input", { "aria-label": "Key", placeholder: "Any key", value: state.key });
@@ -39,13 +44,12 @@ export function newestRecords(topics, given, again) {
   if (state.list) look({ until: state.until && `${state.until}Z` });
 
   async function look(from) {
-    found = await ask("data/records", pairs({ topic: state.list, key: state.key, ...from })).catch((error) => ({
-      trouble: error.message,
-    }));
+    found = await read(from);
     again();
   }
 
   function clear() {
+    read.drop();
     found = null;
     Object.assign(state, { list: "", key: "", until: "" });
     keepInAddress(state);

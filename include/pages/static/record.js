@@ -1,8 +1,9 @@
 // One archived record with its raw bytes, and the records that views skip. A record is read once, because each look at
 // it is recorded.
 import { keepInAddress } from "./address.js";
-import { ask, live } from "./live.js";
+import { ask, latest, live } from "./live.js";
 import { badge, bytes, h, link, moment, number, seen, seenLines, sentence, table, value } from "./kit.js";
+import { SPANS as LETTER_SPANS } from "./dead-letters.js";
 import { choose } from "./list.js";
 import { newestRecords } from "./newest-records.js";
 import { recordLink } from "./records.js";
@@ -11,7 +12,10 @@ import { keyConditions } from "./rows.js";
 import { sendAgain } from "./send-again.js";
 
 const PLACE = ["topic", "partition", "offset"];
+const HOUR = 3_600_000; // milliseconds
+const DAY = 24; // hours, which the list of dead letters has by default
 const STATES = { COUNTED: ["EQUAL", "Counted"], WAITING: ["WARNING", "Not read yet"], SKIPPED: ["FAILED", "Skipped"] };
+const RULES = ["event_time", "record"]; // what a rejection names if a rule about several fields was broken
 const SEARCHES = {
   done: () => "Not counted: a newer record replaced it, or the view excludes it.",
   "too slow": () => "The search took longer than a second.",
@@ -28,6 +32,7 @@ export function show(given, { shown, form }) {
   const view = given.get("view") ?? "";
   const state = Object.fromEntries(PLACE.map((each) => [each, given.get(each) ?? ""]));
   let current = null; // the record that is shown, or why there is none
+  const read = latest((place) => ask("data/record", place).catch((error) => ({ trouble: error.message })));
   let newest = null; // the list of a topic's newest records, for users who may look at records
   const again = live(
     shown,
@@ -51,8 +56,7 @@ export function show(given, { shown, form }) {
   async function find(place) {
     newest?.clear();
     keepInAddress(place);
-    current = await ask("data/record", place).catch((error) => ({ trouble: error.message }));
-    current.place = `${place.topic} ${place.partition}:${place.offset}`;
+    current = { ...await read(place), place: `${place.topic} ${place.partition}:${place.offset}` };
     again();
   }
 }
@@ -108,7 +112,7 @@ function rejected({ letter: l, may_replay: may, record: r }) {
         ]),
       )
       : null,
-    fields.length && fields.every(([name]) => name !== wrong)
+    fields.length && !RULES.includes(wrong) && fields.every(([name]) => name !== wrong)
       ? h("p", { class: "means" }, `The event has no field ${seen(l.field)}.`)
       : null,
     h(
@@ -123,9 +127,16 @@ function rejected({ letter: l, may_replay: may, record: r }) {
       what: { one: { partition: r.partition, offset: r.offset } },
       again: () => location.reload(),
     }),
-    h("p", {}, link("dead-letters", { type: l.event_type ?? "", text: l.reason }, "Dead letters with this reason")),
+    h("p", {}, link("dead-letters", alike(l), "Dead letters with this reason")),
     h("h2", {}, "Its record"),
   ];
+}
+
+// The list of the dead letters with the same reason, in the shortest of its time ranges that contains this one.
+function alike({ received_at: received, event_type: type, reason }) {
+  const age = (Date.now() - Date.parse(received)) / HOUR;
+  const [hours] = LETTER_SPANS.find(([each]) => each >= Math.max(DAY, age)) ?? LETTER_SPANS.at(-1);
+  return { hours, type: type ?? "", text: reason };
 }
 
 function begin({ topics }, state, form, find) {

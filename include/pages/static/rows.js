@@ -1,6 +1,6 @@
 // The rows of a view: conditions, order, columns and paging, with the query in the page's address.
 import { keepInAddress, pairs } from "./address.js";
-import { ask } from "./live.js";
+import { ask, latest } from "./live.js";
 import { count, h, link, moment, table, value } from "./kit.js";
 import { choose, pager, sortHead } from "./list.js";
 import { recordsIn } from "./records.js";
@@ -52,6 +52,7 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
   const filters = h("div", { class: "filters", role: "group", "aria-label": "Filters" });
   const chosen = h("details", { id: "columns" });
   const out = h("div", { id: "answer", "aria-live": "polite" });
+  const read = latest(() => ask("data/rows", pairs(state)));
   let known = columns.map((each) => each.name);
 
   async function change(changes, redraw = false) {
@@ -64,7 +65,7 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
     });
     if (redraw) filters.replaceChildren(...state.where.map(filter));
     try {
-      const found = await ask("data/rows", pairs(state));
+      const found = await read();
       offer(found.known);
       out.replaceChildren(...answered(found));
     } catch (error) {
@@ -142,7 +143,9 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
         hint: `Type ${each.type}. Sort by this column.`,
       })
     );
+    const cut = new Set(found.cut?.map(String)); // the row and the column of each value that is longer
     const rows = found.rows.map((cells) => Object.fromEntries(found.columns.map((each, i) => [each.name, cells[i]])));
+    const hasWholeKey = (i) => found.columns.every((each, n) => !key.includes(each.name) || !cut.has(`${i},${n}`));
     const records = rows.map(recordsIn),
       named = records.some((each) => each.length),
       explainable = rows.length && isExplained(rows[0]);
@@ -152,7 +155,11 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
         found.rows.map((
           cells,
           i,
-        ) => [...cells.map(value), ...(named ? [records[i]] : []), ...(explainable ? [explainLink(rows[i])] : [])]),
+        ) => [
+          ...cells.map((cell, n) => value(cut.has(`${i},${n}`) ? `${cell}…` : cell)),
+          ...(named ? [records[i]] : []),
+          ...(explainable ? [hasWholeKey(i) ? explainLink(rows[i]) : null] : []),
+        ]),
         "No rows match.",
       ),
       pager(
@@ -163,6 +170,7 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
         "p",
         { class: "quiet" },
         `${count(found.rows.length, "row")}. As of ${moment(found.as_of)} UTC.`,
+        cut.size ? " A value that ends with … is longer. A saved file has the whole value." : null,
         mayExport ? save() : [" ", reasonFor("compare", false, "Save and explain")],
       ),
     ];

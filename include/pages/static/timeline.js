@@ -1,7 +1,7 @@
 // The on-call timeline: deployments, restarts, backfills, repairs, silences and alerts over a time range.
 import { keepInAddress } from "./address.js";
 import { ask, live } from "./live.js";
-import { h, leaveFrame, link, moment, s, seen, since, table } from "./kit.js";
+import { h, leaveFrame, link, moment, number, s, seen, since, table } from "./kit.js";
 import { brief, markAddress, toTarget } from "./links.js";
 import { pager } from "./list.js";
 import { details, operation } from "./operations.js";
@@ -38,7 +38,8 @@ export function show(given, { shown, form }) {
     keepInAddress(state);
     again();
   }));
-  const again = live(shown, () => ask("data/timeline", asked(state)), 10, ({ occurrences, begins, ends }) => [
+  const again = live(shown, () => ask("data/timeline", asked(state)), 10, ({ occurrences, more, begins, ends }) => [
+    more ? h("p", { class: "means" }, newestOf(occurrences)) : null,
     plot(occurrences, Date.parse(begins), Date.parse(ends)),
     table(
       [{ title: "Time (UTC)", sort: "descending" }, "Event", "Target", "Duration", "By", "Details"],
@@ -69,6 +70,10 @@ export function show(given, { shown, form }) {
       })
       : null,
   ]);
+}
+
+function newestOf({ length }) {
+  return `Only the newest ${number(length)} entries are shown. Choose a shorter time range, or an earlier end.`;
 }
 
 function name(kind) {

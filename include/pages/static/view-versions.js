@@ -47,6 +47,7 @@ function stage(state) {
     {},
     badge(BADGES[state.stage] ?? "WARN", word(state.stage)),
     state.held ? h("small", {}, " held: readers were moved back from it") : null,
+    state.share ? h("small", {}, ` ${number(state.share)} % of the API's readers get it`) : null,
     state.obstacle ? h("small", { class: "line-of" }, seen(state.obstacle)) : null,
   );
 }

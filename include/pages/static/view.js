@@ -75,10 +75,11 @@ function drawn(found, again) {
   ];
 }
 
-function links({ view, application }) {
+// No stream runs a batch-only view, so it has no lag.
+function links({ view, application, batch_only: isBatchOnly }) {
   return h("p", { class: "related" }, [
-    link("streams", { application }, `Stream: ${application}`),
-    link("lag", { reader: view, hours: 6 }, "Lag and freshness"),
+    isBatchOnly ? null : link("streams", { application }, `Stream: ${application}`),
+    isBatchOnly ? null : link("lag", { reader: view, hours: 6 }, "Lag and freshness"),
     link("reconciliations", { view }, "Reconciliations"),
     link("certificates", { view }, "Certificates"),
     link("alerts", { match: `/${view}` }, "Alerts"),
