@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 _NEW_OBJECTS = 20_000  # after so many, the garbage collector looks for cycles
 
 # Every run uses the same examples, so a failure can be reproduced elsewhere. Hypothesis would also draw constants that
-# occur in the loaded modules, which depend on the tests before.
-hypothesis.settings.register_profile("seeded", derandomize=True)
+# occur in the loaded modules, which depend on the tests before. A slow example on a busy machine is not a failure.
+hypothesis.settings.register_profile(
+    "seeded", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("seeded")
 vars(providers)["_get_local_constants"] = Constants
 

@@ -28,8 +28,8 @@ from confluent_kafka.admin import (
 from psycopg import sql
 
 import runtime
-from runtime import airflow, kafka, postgresql, s3
-from tests.deadline import until
+from runtime import airflow, kafka, keeper, postgresql, s3, services
+from tests.deadline import deadline, until
 from truelog.control import event_files
 from truelog.log import topics
 from truelog.services import registry
@@ -207,8 +207,16 @@ class OnSharedServers(Environment):
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """The environment of tests in this block. It names no home, so that no test reaches a platform in use."""
-    with mock.patch.dict(os.environ):
+    """The environment of tests in this block. It names no home, so that no test reaches a platform in use.
+
+    A service that this process starts has as much longer to become ready as a test has for its waits.
+    """
+    ready, started = deadline(services.READY_SECONDS), deadline(keeper.START_SECONDS)
+    with (
+        mock.patch.dict(os.environ),
+        mock.patch.object(services, "READY_SECONDS", ready),
+        mock.patch.object(keeper, "START_SECONDS", started),
+    ):
         jars = os.environ.get("TRUELOG_JARS", str(default_home() / "jars"))
         for name in [name for name in os.environ if name.startswith("TRUELOG_")]:
             del os.environ[name]

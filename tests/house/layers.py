@@ -18,6 +18,7 @@ ORDER = (
     "kernel",
     "relay",
     "archive",
+    "lineage",
     "spark",
     "apps",
     "lag",

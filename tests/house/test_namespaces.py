@@ -22,13 +22,13 @@ _OPTION = re.compile(
     r"|^(dedup_key|Idempotency-Key|alertname)$|^User:"
 )
 # SQL about roles or slots that names one itself.
-_ROLES = r"(analyst|stager|catalog|api|airflow|readers|capture)"
+_ROLES = r"(analyst|stager|catalog|api|api_service|collector|airflow|readers|capture)"
 _SQL = re.compile(
     rf"\b(GRANT|REVOKE|DEFAULT PRIVILEGES)\b.*\b(TO|FROM) {_ROLES}\b|\bROLE {_ROLES}\b|\bGRANT {_ROLES} TO\b"
     rf"|\b(usename|rolname|grantee)\b[^;]*'{_ROLES}'|\b(slot_name|pubname) = 'truelog|\bPUBLICATION truelog",
     re.DOTALL,
 )
-_CONSTANTS = {"STAGER", "CATALOG_ROLE", "API_ROLE", "ANALYST", "AIRFLOW_ROLE"}
+_CONSTANTS = {"STAGER", "CATALOG_ROLE", "API_ROLE", "ANALYST", "AIRFLOW_ROLE", "COLLECTOR_ROLE", "API_SERVICE_ROLE"}
 _MADE = {"Consumer", "Producer", "AdminClient"}
 
 # The modules that may name such options, and why.

@@ -18,6 +18,7 @@ ALLOWED = {
     "include/truelog/tables/table.py": "defines Table.totals_of",
     "include/truelog/tables/added/compile.py": "applies a transform to empty frames, to check its plan",
     "include/truelog/tables/fingerprint.py": "applies a transform to empty frames, to hash its plan",
+    "include/truelog/lineage/columns.py": "applies a transform to empty frames, to say where its columns come from",
     "include/truelog/kernel/bad_records.py": "runs the transform alone, to see on which records it fails",
     "include/truelog/tables/tracing/contributions.py": "totals by record, to find the records that explain a row",
 }

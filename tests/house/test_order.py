@@ -71,6 +71,14 @@ def test_seeds_give_different_orders() -> None:
     assert {min(FILES, key=lambda file: place(seed, file)) for seed in range(500)} == {*FILES}
 
 
+def test_a_run_does_not_end_with_a_long_file() -> None:
+    long = [f"tests/scenes/{file}" for file in FILES]
+    orders = [sorted([*FILES, *long], key=lambda file: place(seed, file)) for seed in range(100)]
+    assert not any({*long} & {*order[-5:]} for order in orders)
+    assert {order[0] in long for order in orders} == {True, False}
+    assert len({tuple(file for file in order if file in long) for order in orders}) == 100
+
+
 COUPLED = """
 import pytest
 made = []

@@ -52,6 +52,7 @@ CHECKED = {
     "predecessor": OF_PROCESSES,
     "standing": OF_PROCESSES,
     "tick": "tests/library/reconcile/comparison/test_clock_check.py::test_rows_that_a_wrong_tick_has_dropped",
+    "version_share": OF_PROCESSES,
     "view": "tests/library/tables/test_deploy.py::test_a_table_of_other_code_is_refused",
     "view_position": POSITION,
     "wrong_clock": "decides no row: it explains differences",

@@ -4,162 +4,33 @@ These tests use the real paths: Kafka to decoder to merge on one side; Kafka to 
 bytes, to partials and rebuild on the other side.
 """
 
-import json
 import random
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from confluent_kafka import Producer
-from psycopg import sql
-from pydantic import Field, create_model
-from pyspark.sql import DataFrame
+from pydantic import Field
 
 from tests.beds.archived import require_output
 from tests.beds.lab import Lab
-from tests.deadline import deadline
+from tests.beds.remarks import PARTITIONS, Remarks
+from tests.beds.schema_registry import StubRegistry, serving
 from tests.nightly_cases import nightly_except
-from truelog import Sum, View
 from truelog.archive import analyst
-from truelog.archive.commit import Append, commit
-from truelog.archive.table import archived_positions, ensure_table, open_catalog
-from truelog.archive.writer import FileWriter, WriterSettings, blueprint, write_ranges
-from truelog.batch import log_with_archive, rejudge
-from truelog.batch.batch_context import BatchContext
+from truelog.archive.table import archived_positions
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
 from truelog.kernel import merge
-from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import topics
-from truelog.log.positions import Positions
-from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate import Certificate
-from truelog.reconcile.certificate_verifier import CertificateVerifier
-from truelog.reconcile.reconcile import reconcile
-from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
-from truelog.schema.event import Event, EventType, Topic
-from truelog.schema.event_version import UsedVersions, readings_of
-from truelog.storage.database import connect
+from truelog.schema.event_version import UsedVersions
+from truelog.schema.frames.kept_schema import KeptSchema
 from truelog.support import faults
 from truelog.support.errors import MeaningChanged
 from truelog.support.faults import FaultInjectedError
-from truelog.support.settings import KafkaUser, Settings
-from truelog.tables import deploy as table
-from truelog.tables.compiled_view import CompiledView
-
-PARTITIONS = 2
-
-
-@dataclass
-class Remarks:
-    """A topic of its own with one view, which counts valid events by a text field."""
-
-    lab: Lab
-    name: str
-    key: str = "text"
-    counted: str = "1"  # what the view adds up
-    publish: bool = False
-    events: dict[str, Any] = field(default_factory=dict)
-
-    def declare(self, **fields: Any) -> EventType:
-        """Register a declaration of the event type."""
-        settings = self.lab.settings
-        topic = Topic(key=None, subject=(), partitions=PARTITIONS, retention="1 day")
-        event_type = EventType(self.name, create_model("Said", __base__=Event, **fields), topic)
-        topics.sync_topics(settings, {self.name: event_type})
-        return event_registry.register(settings, event_type).event_type
-
-    @property
-    def types(self) -> dict[str, EventType]:
-        return {self.name: event_registry.event_types(self.lab.settings)[self.name]}
-
-    @property
-    def compiled(self) -> CompiledView:
-        name, key, counted = self.name, self.key, self.counted
-
-        def per_text(events: DataFrame) -> DataFrame:
-            return events.selectExpr(key, f"{counted} AS events")
-
-        view = View(reads=(name,), transform=per_text, key=(key,), measures={"events": Sum()}, publish=self.publish)
-        return self.lab.compiled_with(f"by_{key}_{name}", view, self.types)
-
-    def send(self, *events: Mapping[str, Any], partition: int = 0) -> None:
-        producer = Producer({**self.lab.settings.kafka(), "acks": "all"})
-        for each in events:
-            event = {"event_id": uuid.uuid4().hex, "occurred_at": datetime.now(UTC).isoformat(), **each}
-            producer.produce(self.name, json.dumps(event).encode(), partition=partition)
-        assert producer.flush(deadline(10)) == 0
-
-    def archive(self, types: Mapping[str, EventType] | None = None) -> None:
-        """Archive the rest of the log with the archive's own task and commit."""
-        settings, types = self.lab.settings, types or self.types
-        end = topics.end_offsets(settings, [self.name])
-        with open_catalog(settings) as catalog:
-            zero = dict.fromkeys(end.offsets[self.name], 0)
-            made = ensure_table(catalog, types[self.name], end.ids[self.name], zero)
-            begin = archived_positions(settings, [self.name])
-            ranges = begin.ranges_to(end)
-            if not ranges:
-                return
-            with connect(settings) as connection:
-                event_registry.require_known(connection, types, end)
-            tables = {self.name: blueprint(made.metadata)}
-            writer = FileWriter(WriterSettings.of(settings), types, tables, {})
-            files = write_ranges(self.lab.spark, settings.kafka(KafkaUser.READER), ranges, writer)
-            counts = {r.partition: r.end - r.start for r in ranges}
-            data = tuple(each.data_file for each in files)
-            at = begin.offsets[self.name], dict(end.offsets[self.name])
-            commit(catalog, Append(self.name, end.ids[self.name], *at, counts, data, reading=types[self.name].reading))
-
-    def stream(self, types: Mapping[str, EventType] | None = None, until: Positions | None = None) -> None:
-        """Merge the rest of the log, decoded by these types."""
-        settings, types, compiled = self.lab.settings, types or self.types, self.compiled
-        table.deploy_table(self.lab.connection, compiled)
-        end = until or topics.end_offsets(settings, [self.name])
-        begin = merge.positions(self.lab.connection, compiled)
-        begin = begin if begin.offsets else Positions({self.name: dict.fromkeys(range(PARTITIONS), 0)}, end.ids)
-        if begin.ranges_to(end):
-            events = log_with_archive.read_events(self.lab.spark, settings, types, begin, end)
-            batch = EventRange(events, begin, end, readings_of(types.values()))
-            BatchApplier(settings).apply(self.lab.connection, compiled, batch, begin)
-
-    def rows(self) -> dict[str | None, int]:
-        query = sql.SQL("SELECT {}, events FROM {}").format(
-            sql.Identifier(self.key), sql.Identifier("state", self.compiled.own.name)
-        )
-        found: Sequence[Any] = self.lab.connection.execute(query).fetchall()
-        return {text: int(events) for text, events in found}
-
-    @property
-    def context(self) -> BatchContext:
-        return BatchContext(self.lab.spark, self.lab.settings, self.types)
-
-    def reconcile(self, *, from_raw: bool = False) -> ReconcileResult:
-        return reconcile(self.context, self.compiled, ReconcileRequest(from_raw=from_raw))
-
-    def certificate(self, found: ReconcileResult) -> Certificate:
-        assert found.certificate is not None, found
-        return certificate_store.find_certificate(self.lab.settings, found.certificate)
-
-    def verify(self, certified: Certificate) -> tuple[str, str]:
-        """The answer and its reason, by the versions in the bucket."""
-        types = event_registry.types_in_bucket(self.lab.settings)
-        found = CertificateVerifier(self.lab.spark, self.lab.settings, types, self.compiled).verify(certified)
-        return found.answer, found.reason
-
-    def require_equal(self) -> None:
-        """The streamed view equals its rebuild from typed columns and from raw bytes."""
-        for from_raw in (False, True):
-            found = self.reconcile(from_raw=from_raw)
-            assert found.equal, (from_raw, found.verdict, found.reason, found.sample)
-
-    def rejudge(self) -> None:
-        event_registry.begin_reading(self.lab.settings, self.name)
-        rejudge.rebuild_under_reading(Rebuilder(self.context, self.lab.connection, self.compiled))
+from truelog.support.settings import Settings
 
 
 @pytest.fixture
@@ -193,6 +64,28 @@ def test_a_field_that_was_sent_before_it_was_declared(remarks: Remarks) -> None:
     remarks.archive()
     remarks.stream()
     assert remarks.rows() == {None: 1, "FR": 1, "DE": 2}
+    remarks.require_equal()
+
+
+def test_framed_records_count_the_same_in_every_layer(remarks: Remarks) -> None:
+    """The serializers of a schema registry write the records. The registry is gone before they are read."""
+    fields = [{"name": name, "type": "string"} for name in ("event_id", "occurred_at", "text")]
+    schema = {"type": "record", "name": "Said", "fields": fields}
+    event = {"occurred_at": "2026-11-01T00:00:00Z", "text": "one"}
+    event_type = remarks.declare(**SHORT)
+    with serving(StubRegistry()) as registry:
+        framed = [registry.avro(remarks.name, schema, event | {"event_id": str(number)}) for number in range(4)]
+        [kept] = registry.schemas
+    remarks.send_raw(framed[0])
+    event_registry.keep_schemas(remarks.lab.settings, event_type.name, [KeptSchema(1, "AVRO", kept["schema"])])
+    remarks.send_raw(*framed[1:3], framed[3][:-1], b"\0" + framed[3], partition=1)
+    remarks.send({"text": "one"}, {"text": "two"})
+    remarks.archive()
+    remarks.stream()
+    assert remarks.rows() == {"one": 3, "two": 1}
+    remarks.require_equal()
+    remarks.rejudge()
+    assert remarks.rows() == {"one": 4, "two": 1}
     remarks.require_equal()
 
 

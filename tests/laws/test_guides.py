@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.beds.lab import Lab, cases
+from tests.nightly_cases import nightly_except
 from tests.views.examples import Example, Row, Sent, sent
 from tests.views.ways import Ways
 from truelog import View
@@ -46,7 +47,7 @@ GUIDES: dict[str, tuple[list[Sent], list[Row]]] = {
 }
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", nightly_except(["joins"], GUIDES))
 def test_the_example_of_a_guide_is_right_and_obeys_the_first_law(lab: Lab, guide: str, tmp_path: Path) -> None:
     name, view = written(guide, tmp_path)
     events, rows = GUIDES[guide]

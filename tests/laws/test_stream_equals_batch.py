@@ -135,9 +135,7 @@ VIEWS = {"in_steps_once": replace(IN_STEPS, dedupe="1 hour"), "group_by_second":
 # `make affected` the views that a change reaches.
 OFTEN = (
     "in_steps_once",
-    "group_by_second",
     "every_measure",
-    "extreme_values",
     "on_time",
     "home_timeline",
     "matches",

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,10 +58,19 @@ class Cluster:
         """Kill a worker with its executors, as the failure of its machine would."""
         worker = psutil.Process(self.workers[0].pid)
         victims = [*worker.children(recursive=True), worker]
-        assert any("CoarseGrainedExecutorBackend" in " ".join(each.cmdline()) for each in victims)
+        assert any("CoarseGrainedExecutorBackend" in _command(each) for each in victims)
         for each in victims:
-            each.kill()
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
         self.workers[0].wait()
+
+
+def _command(process: psutil.Process) -> str:
+    """Empty if the process has ended: Spark's processes start short ones."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from tests.beds.world import World
 from tests.command import answer
 from tests.deadline import deadline
+from tests.library.listener import listening
+from tests.library.relay.received import received
 from tests.scenes.applications import Application, start
 from tests.scenes.archive_contents import in_the_archive, in_the_log, table
 from truelog.archive import reader as archive_reader
@@ -24,6 +26,7 @@ from truelog.control import event_registry
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
+from truelog.relay.spans import nanoseconds
 from truelog.schema.loading.events import load_events
 from truelog.services.ticks import service as ticks
 from truelog.storage import bucket
@@ -150,6 +153,22 @@ def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSessi
             send(world, 50)
             upkeep.compact(spark, identifier(TOPIC), least_files=2)
     require_archive_equals_log(world)
+
+
+def test_a_sampled_record_has_a_span_from_the_log_until_the_archive_has_it(world: World) -> None:
+    sampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with listening() as receiver:
+        with archiving(world, TRUELOG_SPANS_ENDPOINT=receiver.url):
+            send(world, 50)
+            producer = Producer(world.settings.kafka())
+            for value in (sampled[:-1] + "0", sampled):
+                producer.produce(TOPIC, b"{}", b"k", headers=[("traceparent", value)])
+            assert producer.flush(deadline(30)) == 0
+        [span] = received(receiver)
+    assert (span.service, span.name, span.parent) == ("truelog-archive", f"archive {TOPIC}", sampled[36:52])
+    [row] = [each for each in table(world, TOPIC).to_pylist() if sampled.encode() in str(each["headers"]).encode()]
+    assert span.attributes["messaging.kafka.offset"] == row["offset"]
+    assert span.begin == nanoseconds(row["broker_time"]) < span.end
 
 
 @contextmanager
@@ -298,6 +317,7 @@ def test_holes_are_explained_and_records_dropped_by_retention_are_a_loss_until_a
     assert (parts[1].committed, parts[1].position) == (before.committed + 4, end + 4)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("all_archived")
 def test_a_deep_audit_finds_changed_bytes(world: World) -> None:
     """Rows are changed directly in the table: coordinates and counts are right, but the bytes are wrong."""

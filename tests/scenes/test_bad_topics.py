@@ -98,6 +98,7 @@ def epochs(world: World) -> list[tuple[str, int]]:
     return world.ask("SELECT application, epoch FROM truelog.lease ORDER BY 1")
 
 
+@pytest.mark.nightly
 def test_a_bad_topic_stops_its_views_alone_and_returns_without_a_restart(
     world: World, declared: Settings, batch: Batch
 ) -> None:

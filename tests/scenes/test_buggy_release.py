@@ -109,6 +109,7 @@ def require_contradicted(deployed: Settings) -> None:
     assert added == [(1_900, 1), (700, 0), (2_500, 2)]
 
 
+@pytest.mark.nightly
 def test_a_bug_is_deployed_found_fixed_and_cut_over(
     world: World, deployed: Settings, archive: Application, batch: Batch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

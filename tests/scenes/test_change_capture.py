@@ -256,6 +256,7 @@ def test_a_dropped_slot_is_lost_loudly_and_a_snapshot_is_the_way_back(shop: Capt
     shop.take_snapshot()
 
 
+@pytest.mark.nightly
 def test_a_snapshot_of_an_empty_table_or_with_an_invalid_last_row_leaves_no_ghosts(shop: CapturedShop) -> None:
     shop.require_equal()
     shop.run(
@@ -280,6 +281,7 @@ def test_a_snapshot_of_an_empty_table_or_with_an_invalid_last_row_leaves_no_ghos
     shop.require_equal(rows=0)
 
 
+@pytest.mark.nightly
 def test_the_compacted_topic_alone_gives_the_view(shop: CapturedShop, batch: Batch) -> None:
     """Kafka removes the rows of the last snapshot, because each of them has changed since, and the deleted row.
 

@@ -43,6 +43,7 @@ def test_a_planted_defect_is_detected(
         world.require_each_counted_once(view)
 
 
+@pytest.mark.nightly
 def test_a_slow_view_delays_no_other_and_catches_up_from_the_log(
     world: World, archive: Application, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """Two environments on one set of servers, each with an archive and a stream. One is destroyed, and the other goes on.
 
-Both capture the same table of one database.
+Both capture the same table of one database. A third one reads the events of the first, with its own archive and stream.
 `tests/library/runtime/test_namespace.py` tests each kind of name without Spark.
 """
 
@@ -20,6 +20,7 @@ from tests.scenes.applications import Application, start
 from tests.scenes.traffic import Traffic, in_the_log
 from tests.servers import STORES, SharedServers, drop_database
 from truelog.capture import slot, source_table
+from truelog.log import topics
 from truelog.support.errors import ServiceDown
 
 pytestmark = pytest.mark.nightly
@@ -87,9 +88,48 @@ def test_both_capture_one_table(worlds: dict[str, World]) -> None:
         require_captured(world, 1)
 
 
+@pytest.fixture
+def reader(servers: SharedServers, worlds: dict[str, World]) -> Iterator[World]:
+    """An environment that reads the events of `red`. It ends with the test, and takes nothing of `red` with it."""
+    red = worlds["red"].settings
+    environment = servers.environment(namespace="green", reads_namespace="red", reads_bucket=red.s3_bucket)
+    settings = environment.provide(*STORES)
+    before = namespace.holdings(red).topics
+    yield World(settings, worlds["red"].traffic)
+    runtime.down(settings)
+    namespace.destroy(settings)
+    environment.end()
+    assert namespace.holdings(red).topics == before
+
+
+def rows(world: World) -> list[tuple[Any, ...]]:
+    return world.ask("SELECT minute, host, page, browser, views, bytes FROM views.page_views ORDER BY 1, 2, 3, 4")
+
+
+def test_a_stream_on_the_events_of_another_environment_equals_its_rebuild(
+    worlds: dict[str, World], reader: World, one_view: None
+) -> None:
+    red = worlds["red"]
+    red.traffic.send(100)
+    applications = running(reader)
+    reader.catch_up(applications[1])
+    red.traffic.send(50)
+    reader.catch_up(applications[1])
+    assert require_equal(reader) > 0
+    assert [each.end() for each in applications] == [0, 0]
+    ends = topics.end_offsets(red.settings, ["page_view"])
+    assert reader.positions(VIEW).only(["page_view"]).offsets == ends.offsets
+    before = rows(reader)
+    applications = running(red)
+    red.catch_up(applications[1])
+    assert require_equal(red) > 0
+    assert [each.end() for each in applications] == [0, 0]
+    assert rows(red) == before
+
+
 def test_one_is_destroyed_and_the_view_of_the_other_goes_on(worlds: dict[str, World], one_view: None) -> None:
     for events, world in enumerate(worlds.values(), 2):
-        world.traffic.send(100 * events)
+        world.traffic.send(300 * events)
         applications = archive, stream = running(world)
         world.catch_up(stream)
         assert require_equal(world) > 0

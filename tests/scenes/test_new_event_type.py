@@ -61,6 +61,7 @@ def test_a_new_event_type_is_one_file(declared: Parcels) -> None:
     assert declared.archived("parcel") >= {"a", "first"}
 
 
+@pytest.mark.nightly
 def test_a_broken_file_is_shown_and_the_last_version_remains_in_force(declared: Parcels) -> None:
     counted, intact = declared.grams(), declared.file.read_text()
     declared.file.write_text(re.sub(r"(max_length=\d+)\)", r"\1", intact))

@@ -18,7 +18,7 @@ from truelog.limits import rate_answer as rate_limit_answer
 from truelog.log import topics
 from truelog.support.errors import ServiceDown
 
-pytestmark = pytest.mark.own_servers
+pytestmark = [pytest.mark.own_servers, pytest.mark.nightly]
 
 PROXY = "127.0.0.1"
 SECONDS = 60  # until a decision applies

@@ -43,6 +43,7 @@ def plant(world: World) -> None:
     world.ask("INSERT INTO state.page_views_v2 (minute, views) VALUES ('2020-01-01', 1) RETURNING 1")
 
 
+@pytest.mark.nightly
 def test_planted_rows_are_repaired_while_events_arrive(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

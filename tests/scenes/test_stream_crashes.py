@@ -85,6 +85,7 @@ def test_suspended_and_overtaken(world: World, archive: Application, batch: Batc
     batch.require_equal_from_raw([EACH_EVENT])
 
 
+@pytest.mark.nightly  # `test_day_in_a_shop.py` kills the services under traffic too
 def test_services_killed_under_load(world: World, archive: Application, batch: Batch) -> None:
     """Both applications outlive the outages, and the view and the archive are soon complete again."""
     stream = start(world.settings, "stream.py")

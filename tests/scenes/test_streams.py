@@ -332,6 +332,7 @@ def test_the_external_monitor_receives_heartbeats(kept: Settings, pager: Listene
     until(has_heartbeat, 90, "a heartbeat")
 
 
+@pytest.mark.nightly
 def test_down_leaves_no_process_and_a_second_start_loses_nothing(kept: Settings) -> None:
     """After the start, the applications are running again."""
     before = status(kept)
