@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
 
+from tests.affected import THREE_FILES
+
 NAME = "cases"
 
 # Jobs in Chromium are among these tests. This form of the report names files.
@@ -41,7 +43,7 @@ def run(project: Path, files: Sequence[str]) -> dict[str, Outcome]:
     """Run the tests in these files, or in all if none are given. The outcomes by file: none without a report."""
     with TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = (sys.executable, "-m", "pytest", *_OPTIONS, f"--junitxml={report}", *files)
+        command = (sys.executable, "-m", "pytest", *THREE_FILES, *_OPTIONS, f"--junitxml={report}", *files)
         subprocess.run(command, cwd=project, check=False)
         return outcomes(report.read_text()) if report.is_file() else {}
 

@@ -16,7 +16,6 @@ import runtime
 from runtime import airflow
 from tests.deadline import deadline, until
 from tests.library.listener import Listener, listening
-from tests.nightly_cases import nightly_except
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.exposure import below, listening_addresses
 from tests.servers import AIRFLOW, Environment
@@ -24,9 +23,10 @@ from truelog.spark.submit import SPARK
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
+pytestmark = pytest.mark.nightly
+
 T = TypeVar("T")
 NAMES = [service.name for service in airflow.SERVICES]
-OFTEN = ["airflow-triggerer"]  # `test_streams.py` kills the scheduler
 
 # A task passes its environment on to every Spark job.
 DAG = """
@@ -187,7 +187,7 @@ def test_another_set_up_adds_what_is_missing_and_changes_nothing(running: Settin
     sign_in(running, "oncall")
 
 
-@pytest.mark.parametrize("name", nightly_except(OFTEN, NAMES))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_killed_service_is_restarted_and_leaves_no_process(running: Settings, name: str) -> None:
     [leader, *children] = family(running, name)
     leader.kill()

@@ -1,6 +1,6 @@
 """The archive is killed, suspended and compacted, but contains every log record exactly once, byte for byte."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -33,14 +33,13 @@ from truelog.storage import bucket
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import KafkaUser
 
-# `test_archive_commit.py` proves without Spark that a commit compares positions, so `make test` interrupts two commits.
+# `test_archive_commit.py` proves without Spark that a commit compares positions. The shop kills an archive.
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
-EVERY_POINT = pytest.param(POINTS, marks=pytest.mark.nightly, id="at every point")
 DAY_SECONDS = 5
 TOPIC = "page_view"
 OTHER_TOPIC = "search"  # loses records, while the archive goes on with `page_view`
 
-pytestmark = pytest.mark.usefixtures("no_archive")
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("no_archive")]
 
 
 def run(world: World, fault: str | None = None, **environment: str) -> Application:
@@ -99,9 +98,8 @@ def require_archive_equals_log(world: World) -> None:
     assert report.verdict == "SOUND", report.faults
 
 
-@pytest.mark.parametrize("points", [pytest.param(["archive.after_commit"], id="after the commit"), EVERY_POINT])
-def test_killed_during_a_commit(world: World, points: Sequence[str]) -> None:
-    for point in points:
+def test_killed_during_a_commit(world: World) -> None:
+    for point in POINTS:
         send(world, 200)
         running = run(world, fault=f"{point}:1:kill")
         running.wait_kill()
@@ -119,10 +117,9 @@ def suspended(world: World, point: str) -> Application:
     return zombie
 
 
-@pytest.mark.parametrize("points", [pytest.param(["archive.before_commit"], id="before the commit"), EVERY_POINT])
-def test_suspended_during_a_commit_and_overtaken(world: World, points: Sequence[str]) -> None:
+def test_suspended_during_a_commit_and_overtaken(world: World) -> None:
     """Each archive wakes up while its successor is suspended at the next point, the last while its successor runs."""
-    zombie = world.overtaken("archive", points, partial(suspended, world))
+    zombie = world.overtaken("archive", POINTS, partial(suspended, world))
     world.cut_off("archive")
     with archiving(world) as successor:
         send(world, 200)
@@ -180,7 +177,6 @@ def ticking(world: World) -> Iterator[None]:
         service.die()
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("all_archived")
 def test_days_close_on_a_quiet_log_and_their_ranges_are_adjacent(world: World) -> None:
     """Only ticks are written, but they close the days of topics without records. Earlier days were longer."""
@@ -317,7 +313,6 @@ def test_holes_are_explained_and_records_dropped_by_retention_are_a_loss_until_a
     assert (parts[1].committed, parts[1].position) == (before.committed + 4, end + 4)
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("all_archived")
 def test_a_deep_audit_finds_changed_bytes(world: World) -> None:
     """Rows are changed directly in the table: coordinates and counts are right, but the bytes are wrong."""

@@ -37,6 +37,8 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 from truelog.views import catalogue
 
+pytestmark = pytest.mark.nightly
+
 log = logging.getLogger("truelog.scene")
 
 CHOSEN = ("page_audience", "page_views")
@@ -227,7 +229,6 @@ def test_a_backfill_ends_with_views_equal_to_the_log(
     assert report_of(oncall, today["dag_run_id"]) == {(compared["dag_run_id"], BACKFILLED)}
 
 
-@pytest.mark.nightly
 def test_a_row_that_differs_from_the_log_fails_the_run(world: World, oncall: Airflow) -> None:
     row = plant(world)
     run = oncall.trigger("reconcile", views=["page_views"], repair=False)
@@ -240,7 +241,6 @@ def test_a_row_that_differs_from_the_log_fails_the_run(world: World, oncall: Air
     world.ask("UPDATE state.page_views_v2 SET views = views - 1000 WHERE views > 1000 RETURNING 1")
 
 
-@pytest.mark.nightly
 def test_a_day_recomputed_by_hand_leads_to_a_repair(
     world: World, oncall: Airflow, short: Settings, history: datetime
 ) -> None:
@@ -261,7 +261,6 @@ def test_a_day_recomputed_by_hand_leads_to_a_repair(
     assert world.ask("SELECT count(*) FROM truelog.repair") == [(before + 1,)]
 
 
-@pytest.mark.nightly
 def test_a_log_day_of_each_event_type_is_validated(
     world: World, oncall: Airflow, short: Settings, history: datetime
 ) -> None:
@@ -310,7 +309,6 @@ def buy(settings: Settings, customer: str, *products: str) -> None:
 PAIRS = "SELECT customers FROM views.also_bought WHERE product = 'lamp' AND also = 'rug'"
 
 
-@pytest.mark.nightly
 def test_a_batch_only_view_is_built(world: World, oncall: Airflow, short: Settings) -> None:
     """No stream runs it."""
     buy(short, "ann", "lamp", "rug")
@@ -322,7 +320,6 @@ def test_a_batch_only_view_is_built(world: World, oncall: Airflow, short: Settin
     assert world.ask("SELECT FROM truelog.position WHERE view = %s", BATCH_ONLY) == []
 
 
-@pytest.mark.nightly
 def test_a_batch_only_view_is_proved_from_the_raw_log(world: World, oncall: Airflow, short: Settings) -> None:
     """The hand-made error is found at the positions of the build, and the view is built again."""
     buy(short, "cid", "lamp", "rug")
@@ -339,7 +336,6 @@ def test_a_batch_only_view_is_proved_from_the_raw_log(world: World, oncall: Airf
     assert world.ask(PAIRS) == [(built + 1,)]
 
 
-@pytest.mark.nightly
 def test_an_application_reads_the_past_over_http(oncall: Airflow, short: Settings) -> None:
     """The task of the DAG waits until it asks. All valid page views below the answer's positions are counted."""
     past = {"as_of": timestamps.to_text(datetime.now(UTC)), "limit": "1000"}
@@ -369,7 +365,6 @@ def test_an_application_reads_the_past_over_http(oncall: Airflow, short: Setting
     assert counted > 0
 
 
-@pytest.mark.nightly
 def test_upkeep_leaves_the_archive_sound(oncall: Airflow) -> None:
     """The archive is running at the same time."""
     run = oncall.trigger("archive_upkeep", deep=True)

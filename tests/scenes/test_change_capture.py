@@ -31,6 +31,8 @@ from truelog.schema.record_validation import TOMBSTONE
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 
+pytestmark = pytest.mark.nightly
+
 SINCE = datetime(2020, 2, 29, 12, tzinfo=UTC)
 FIRST = [
     (1, "Ann", "ann@shop.example", "Oslo", "12.50", True, SINCE),
@@ -130,7 +132,6 @@ def test_a_look_at_the_changes_takes_as_many_portions_as_it_has_time_for(
     assert (one.unjudged > 10_000, all_.unjudged) == (True, 0)
 
 
-@pytest.mark.nightly
 def test_transactions_of_a_hundred_thousand_rows_are_captured_whole(shop: CapturedShop) -> None:
     """An insertion during which Connect is killed, a change and a deletion."""
     shop.require_equal()
@@ -147,7 +148,6 @@ def test_transactions_of_a_hundred_thousand_rows_are_captured_whole(shop: Captur
     assert shop.current() == before
 
 
-@pytest.mark.nightly
 def test_a_transaction_that_is_open_during_a_restart_is_captured_whole(shop: CapturedShop) -> None:
     shop.run("INSERT INTO customers (id, name) SELECT n, 'new' FROM generate_series(30000, 30500) n")
     shop.require_equal()  # the slot exists: PostgreSQL makes none before the transactions that are open have ended
@@ -186,7 +186,6 @@ def test_a_new_snapshot_leaves_no_ghosts(shop: CapturedShop) -> None:
     shop.require_equal(rows=19_901)
 
 
-@pytest.mark.nightly
 def test_special_numbers_long_values_and_new_columns_arrive_exactly(shop: CapturedShop) -> None:
     shop.run(
         "INSERT INTO customers (id, credit) VALUES (50, 'NaN'), (51, 'Infinity'), (52, '-Infinity'), (53, 1e30)",
@@ -201,7 +200,6 @@ def test_special_numbers_long_values_and_new_columns_arrive_exactly(shop: Captur
     shop.require_equal()
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("change", "cure"),
     [
@@ -232,7 +230,6 @@ def test_without_a_declared_column_changes_are_invalid_and_a_snapshot_is_the_way
     shop.run("DELETE FROM customers WHERE id = 90")
 
 
-@pytest.mark.nightly
 def test_a_value_that_no_event_has_leaves_the_row_as_it_was_and_the_comparison_finds_it(shop: CapturedShop) -> None:
     shop.run("UPDATE customers SET since = 'infinity' WHERE id = 1")
     found = shop.compared()
@@ -241,7 +238,6 @@ def test_a_value_that_no_event_has_leaves_the_row_as_it_was_and_the_comparison_f
     shop.require_equal()
 
 
-@pytest.mark.nightly
 def test_a_dropped_slot_is_lost_loudly_and_a_snapshot_is_the_way_back(shop: CapturedShop) -> None:
     shop.run("INSERT INTO customers (id, name) VALUES (70, 'Zoe')")
     shop.require_equal()
@@ -256,7 +252,6 @@ def test_a_dropped_slot_is_lost_loudly_and_a_snapshot_is_the_way_back(shop: Capt
     shop.take_snapshot()
 
 
-@pytest.mark.nightly
 def test_a_snapshot_of_an_empty_table_or_with_an_invalid_last_row_leaves_no_ghosts(shop: CapturedShop) -> None:
     shop.require_equal()
     shop.run(
@@ -281,7 +276,6 @@ def test_a_snapshot_of_an_empty_table_or_with_an_invalid_last_row_leaves_no_ghos
     shop.require_equal(rows=0)
 
 
-@pytest.mark.nightly
 def test_the_compacted_topic_alone_gives_the_view(shop: CapturedShop, batch: Batch) -> None:
     """Kafka removes the rows of the last snapshot, because each of them has changed since, and the deleted row.
 
@@ -314,7 +308,6 @@ def test_the_compacted_topic_alone_gives_the_view(shop: CapturedShop, batch: Bat
     assert {6, 7, 8, 9} <= {number for (number,) in shop.world.ask("SELECT id FROM views.customers_of_topic")}
 
 
-@pytest.mark.nightly
 def test_an_attempt_of_a_snapshot_that_is_killed_leaves_no_ghosts(shop: CapturedShop) -> None:
     """Rows that only the killed attempt read are deleted before the next attempt, and no record says so."""
     shop.run("INSERT INTO customers (id, name) SELECT n, 'row' FROM generate_series(100001, 160000) n")

@@ -122,7 +122,6 @@ def test_visitors_are_served_although_the_services_are_killed(shop: Shop) -> Non
     assert shop.lost() == {}
 
 
-@pytest.mark.nightly
 def test_the_archive_is_killed_before_it_commits(shop: Shop) -> None:
     """The successor appends each record once. The last step proves it, because it rebuilds from the archive."""
     shop.killed("archive", "archive.before_commit:2:kill")

@@ -21,7 +21,6 @@ import runtime
 from tests.beds.archived import drop_archive
 from tests.command import answer, truelog
 from tests.deadline import deadline, until
-from tests.nightly_cases import nightly_except
 from tests.scenes import replay_process
 from tests.scenes.collector_client import Client, read
 from tests.scenes.declared import removed_at_the_end
@@ -39,6 +38,8 @@ from truelog.schema.loading.events import load_events
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
+
+pytestmark = pytest.mark.nightly
 
 POINTS = ("settled", "reserved", "sent", "committed", "confirmed")
 DECLARATION = '''
@@ -162,7 +163,7 @@ def orders(services: Settings, tmp_path: Path) -> Orders:
 # --- each once --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", nightly_except(["sent"], POINTS))
+@pytest.mark.parametrize("point", POINTS)
 def test_a_replay_that_is_killed_and_run_again_sends_each_event_once(orders: Orders, point: str) -> None:
     ids = orders.post(20)
     orders.declare()
@@ -178,7 +179,7 @@ def test_a_replay_that_is_killed_and_run_again_sends_each_event_once(orders: Ord
     assert orders.counts() == once(ids)
 
 
-@pytest.mark.parametrize("point", nightly_except(["sent"], ["reserved", "sent"]))
+@pytest.mark.parametrize("point", ["reserved", "sent"])
 def test_a_suspended_replay_that_lost_its_lock_can_no_longer_send(orders: Orders, point: str) -> None:
     ids = orders.post(20)
     orders.declare()

@@ -13,6 +13,8 @@ from tests.scenes.declared import EVENT
 from tests.scenes.parcels import BY_PARCEL, NAME, Parcels, platform
 from tests.speed import record_speed
 
+pytestmark = pytest.mark.nightly
+
 LONG = "a" * 70
 ALERTS = "SELECT kind, subject FROM truelog.alert WHERE resolved_at IS NULL AND opened_at IS NOT NULL"
 
@@ -61,7 +63,6 @@ def test_a_new_event_type_is_one_file(declared: Parcels) -> None:
     assert declared.archived("parcel") >= {"a", "first"}
 
 
-@pytest.mark.nightly
 def test_a_broken_file_is_shown_and_the_last_version_remains_in_force(declared: Parcels) -> None:
     counted, intact = declared.grams(), declared.file.read_text()
     declared.file.write_text(re.sub(r"(max_length=\d+)\)", r"\1", intact))
@@ -88,7 +89,6 @@ def test_a_changed_file_is_a_new_version(changed: Parcels) -> None:
     assert "north" in changed.archived("depot")
 
 
-@pytest.mark.nightly
 def test_a_new_version_can_judge_old_records_again(changed: Parcels) -> None:
     """The first version has refused the long name, and the second version accepts it."""
     counted = changed.grams()

@@ -28,7 +28,7 @@ from truelog.storage.database import connect
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-pytestmark = pytest.mark.own_servers
+pytestmark = [pytest.mark.nightly, pytest.mark.own_servers]
 
 # The release's version of each view. The present release declares a later version of `sessions`.
 VERSIONS = {"page_audience": 2, "page_views": 2, "request_rates": 1, "sessions": 1}
@@ -115,7 +115,6 @@ def sent_after(ends: Positions, settings: Settings) -> list[bytes | None]:
     return [each.value() for each in found if (each.offset() or 0) >= ends.at("page_view", each.partition() or 0)]
 
 
-@pytest.mark.nightly
 def test_the_streams_of_the_earlier_release_go_on(world: World, batch: Batch, tmp_path: Path) -> None:
     """They begin at their positions. The newer version is built beside the rows that readers see, and proved."""
     begun = {view: world.positions(view) for view in SAME}
