@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 from by_clock import by_clock
@@ -45,7 +46,9 @@ EQUAL gets a certificate, which `truelog verify` proves again from the archive a
   * *could not be compared*: the view's file is broken, or its code changed under the same `version`. The log shows the
     reason. Fix the file, or increment the version. The other views were compared.
 * `compare`: UNKNOWN means that the archive is behind, so the view could not be compared. Check that `stream_archive`
-  is healthy. The task retries automatically.
+  is healthy. The task retries automatically. If the job itself failed after it had compared the views, the log shows
+  the error.
+* `done` does nothing. It cannot run if another task is red, and so makes the run red.
 """
 
 
@@ -95,4 +98,6 @@ with DAG(
     doc_md=ABOUT,
 ):
     views = choose()
-    ReconcileJob(task_id="compare", views=views, **JOB) >> validate.expand(view=views)
+    compare, validated = ReconcileJob(task_id="compare", views=views, **JOB), validate.expand(view=views)
+    compare >> validated
+    [compare, validated] >> EmptyOperator(task_id="done")  # alone, the validations would hide a failed comparison

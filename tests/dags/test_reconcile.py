@@ -383,3 +383,10 @@ def test_the_dag_runs_by_time_and_by_the_asset_of_each_view(dags: "DagBag", sett
     assert dag.params["views"] == views
     assert dag.get_task("validate").partial_kwargs["trigger_rule"] == "all_done"
     assert dag.get_task("compare").pool == "recompute"
+
+
+def test_a_failed_comparison_fails_the_run_although_every_validation_succeeds(dags: "DagBag") -> None:
+    """The last task of a run decides the run's state."""
+    [last] = dags.dags["reconcile"].leaves
+    assert last.upstream_task_ids == {"compare", "validate"}
+    assert last.trigger_rule == "all_success"

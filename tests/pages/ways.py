@@ -1,7 +1,7 @@
 """The ways in which a job is done: the size of the screen, the theme, a pointer or the keyboard alone, and the role.
 
-The gate does each job in three ways, one for each role, and covers every way with some job. `make nightly` does each
-job in every way.
+The gate does each job in two ways: by the analyst, who may do few jobs, and by another role with the other size, theme
+and hand. `make nightly` does each job in every way.
 """
 
 from collections.abc import Sequence
@@ -38,14 +38,14 @@ class Way:
 # A place in the list of a user's ways has a bit for the size, one for the theme and one for the hand.
 BY_USER = {user: [Way(*each, user) for each in product(SIZES, THEMES, HANDS)] for user in USERS}
 WAYS = [way for ways in BY_USER.values() for way in ways]
-_OTHER_HAND, _ALL_OTHER = 0b001, 0b111
+_ALL_OTHER = 0b111
 
 
 def ways_of(number: int) -> list[Way]:
-    """The ways in which the gate does the job with this number. Together they have each size, theme, hand and role."""
-    first = number % len(next(iter(BY_USER.values())))
-    places = (first, first ^ _ALL_OTHER, first ^ _OTHER_HAND)
-    return [ways[place] for ways, place in zip(BY_USER.values(), places, strict=True)]
+    """The ways in which the gate does the job with this number. Together they have each size, theme and hand."""
+    analyst, *others = BY_USER.values()
+    first = number % len(analyst)
+    return [analyst[first], others[number % len(others)][first ^ _ALL_OTHER]]
 
 
 def parameters(number: int) -> Sequence[Any]:

@@ -234,7 +234,7 @@ def test_a_row_that_differs_from_the_log_fails_the_run(world: World, oncall: Air
     run = oncall.trigger("reconcile", views=["page_views"], repair=False)
     oncall.wait_for_run("reconcile", run, "failed")
     states = {task["task_id"]: task["state"] for task in oncall.tasks("reconcile", run)}
-    assert states == {"choose": "success", "compare": "success", "validate": "failed"}
+    assert states == {"choose": "success", "compare": "success", "validate": "failed", "done": "upstream_failed"}
     failed = ["the streamed table equals its rebuild", "no row differs", "its table of differences is empty"]
     assert outcomes(world, run) == {"page_views": ("DIFFERENT", 1, 0, False, failed)}
     assert is_planted(world, row)

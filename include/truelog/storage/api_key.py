@@ -84,7 +84,7 @@ class KeyEntry:
     """A key as a list shows it, without its secret and its hash."""
 
     name: str
-    role: Role
+    role: str  # may be one of a later release
     made_at: datetime
     revoked_at: datetime | None
     origins: list[str]  # of a browser's key, like the event types
@@ -123,7 +123,7 @@ def list_keys(connection: Connection) -> list[KeyEntry]:
         "SELECT name, role, made_at, revoked_at, coalesce(origins, '{}'), coalesce(event_types, '{}') "
         "FROM truelog.api_key ORDER BY name"
     ).fetchall()
-    return [KeyEntry(name, Role(role), *others) for name, role, *others in rows]
+    return [KeyEntry(*row) for row in rows]
 
 
 def add_key(connection: Connection, name: str, role: Role, doer: str, page: Page | None = None) -> str:

@@ -5,7 +5,7 @@ from enum import StrEnum
 import pytest
 
 from truelog.storage import api_key
-from truelog.storage.api_key import KeyRing, Role, add_key, revoke_key
+from truelog.storage.api_key import KeyRing, Role, add_key, list_keys, revoke_key
 from truelog.storage.database import connect
 from truelog.support.errors import RequestRefused
 from truelog.support.settings import Settings
@@ -50,3 +50,6 @@ def test_a_key_with_a_role_of_a_later_release_holds_up_no_other(
     ring.reload()
     assert ring.find(later) is None
     assert ring.find(known) is not None
+    with connect(postgresql, autocommit=True) as connection:
+        assert {each.name: each.role for each in list_keys(connection)}["lake"] == "archivist"
+        assert revoke_key(connection, "lake", "a test").revoked_at is not None
