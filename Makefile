@@ -43,10 +43,11 @@ demo-cdc: install
 
 # Runs three test files at a time, in a random order. Each worker has its own platform. The run fails if it needs over 5 %
 # more CPU seconds than tests/costs.json has, unless this machine now works at another speed. COSTS=record records them.
+# SHARD=1/2 runs the first of two shards.
 COSTS = judge
 THREE_FILES := -n 3 --dist loadfile --no-loadscope-reorder
 test: install
-	.venv/bin/python -m pytest $(THREE_FILES) -m "not nightly" --costs $(COSTS) $(if $(SEED),--seed $(SEED))
+	.venv/bin/python -m pytest $(THREE_FILES) -m "not nightly" --costs $(COSTS) $(if $(SEED),--seed $(SEED)) $(if $(SHARD),--shard $(SHARD))
 
 # Runs only the test files that the change since the upstream branch can reach: `make affected WHY=1` says why.
 affected: install

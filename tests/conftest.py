@@ -33,6 +33,7 @@ pytest_plugins = (
     "tests.spark_fixtures",
     "tests.authority_fixtures",
     "tests.speed",
+    "tests.plugins.shards",
     "tests.plugins.order",
     "tests.plugins.costs",
 )

@@ -59,7 +59,8 @@ class Costs:
     def record(self, config: pytest.Config) -> CostRecord:
         files = {file: cpu for file, (_, cpu) in self.files.items()}
         mean = sum(self.reference) / len(self.reference)
-        return CostRecord(config.option.markexpr, max(1, _workers(config)), mean, files)
+        selected = " ".join(filter(None, [config.option.markexpr, config.getoption("shard", None)]))
+        return CostRecord(selected, max(1, _workers(config)), mean, files)
 
 
 class Reporter:
