@@ -33,7 +33,7 @@ from truelog.storage import bucket
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import KafkaUser
 
-# `test_archive_commit.py` proves without Spark that a commit compares positions. The shop kills an archive.
+# `library/archive/test_commit.py` proves without Spark that a commit compares positions. The shop kills an archive.
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
 DAY_SECONDS = 5
 TOPIC = "page_view"
