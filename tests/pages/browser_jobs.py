@@ -7,6 +7,7 @@ summary shows the clicks and the seconds.
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from playwright.sync_api import expect
@@ -18,7 +19,7 @@ from tests.builders.quality import an_event_validation
 from tests.pages.conftest import USERS
 from tests.pages.job import Job
 from tests.pages.rejected_click import reject_click
-from tests.pages.ways import WAYS, each_job_in_its_ways, ways_of
+from tests.pages.ways import HANDS, IN_GATE, SIZES, THEMES, each_job_in_its_ways, ways_of
 from truelog.alerts import store as alert_store
 from truelog.apps import launcher
 from truelog.control.application import ARCHIVE
@@ -242,14 +243,15 @@ def test_validate_a_day_and_open_its_report(
     job.done("validate a day and open its report", 6)
 
 
-def test_the_gate_covers_each_part_of_a_way_by_a_user_who_may_and_by_one_who_may_not() -> None:
-    jobs = [name for name in globals() if name.startswith("test_") and "gate" not in name]
-    chosen = [ways_of(number) for number in range(len(jobs))]
-    assert {way.user for ways in chosen for way in ways} == {*USERS}
-    for part in ("size", "theme", "hand"):
-        assert all(len({getattr(way, part) for way in ways}) == 2 for ways in chosen), part
+def test_a_job_has_every_size_theme_hand_and_role() -> None:
+    jobs = [name for name in globals() if name.startswith("test_") and "a_job_has" not in name]
+    for ways in map(ways_of, range(len(jobs))):
+        assert {(way.size, way.theme, way.hand) for way in ways} == {*product(SIZES, THEMES, HANDS)}
+        assert {way.user for way in ways} == {*USERS}
+        often, other = ways[:IN_GATE]
+        assert often.user == "analyst" != other.user
+        assert all(getattr(often, part) != getattr(other, part) for part in ("size", "theme", "hand"))
+    in_gate = [way for number in range(len(jobs)) for way in ways_of(number)[:IN_GATE]]
     for is_analyst in (True, False):
-        done = {
-            (way.size, way.theme, way.hand) for ways in chosen for way in ways if (way.user == "analyst") == is_analyst
-        }
-        assert len(done) == len(WAYS) / len(USERS)
+        done = {(way.size, way.theme, way.hand) for way in in_gate if (way.user == "analyst") == is_analyst}
+        assert done == {*product(SIZES, THEMES, HANDS)}

@@ -1,7 +1,7 @@
 """The ways in which a job is done: the size of the screen, the theme, a pointer or the keyboard alone, and the role.
 
-The gate does each job in two ways: by the analyst, who may do few jobs, and by another role with the other size, theme
-and hand. `make nightly` does each job in every way.
+A job has eight ways: each size, theme and hand, by one role or another. The gate does it in two of them: by the
+analyst, who may do few jobs, and by another role with the other size, theme and hand. The other six are nightly.
 """
 
 from collections.abc import Sequence
@@ -37,21 +37,24 @@ class Way:
 
 # A place in the list of a user's ways has a bit for the size, one for the theme and one for the hand.
 BY_USER = {user: [Way(*each, user) for each in product(SIZES, THEMES, HANDS)] for user in USERS}
-WAYS = [way for ways in BY_USER.values() for way in ways]
+IN_GATE = 2
 _ALL_OTHER = 0b111
 
 
 def ways_of(number: int) -> list[Way]:
-    """The ways in which the gate does the job with this number. Together they have each size, theme and hand."""
+    """The ways of the job with this number. The gate does it in the first `IN_GATE` of them."""
     analyst, *others = BY_USER.values()
     first = number % len(analyst)
-    return [analyst[first], others[number % len(others)][first ^ _ALL_OTHER]]
+    of_gate = [analyst[first], others[number % len(others)][first ^ _ALL_OTHER]]
+    return of_gate + [BY_USER[USERS[bits % len(USERS)]][first ^ bits] for bits in range(1, _ALL_OTHER)]
 
 
 def parameters(number: int) -> Sequence[Any]:
-    """Every way, as parameters for pytest. Those that the gate leaves out are marked `nightly`."""
-    often = ways_of(number)
-    return [pytest.param(way, id=str(way), marks=() if way in often else pytest.mark.nightly) for way in WAYS]
+    """The ways of a job, as parameters for pytest. Those that the gate leaves out are marked `nightly`."""
+    return [
+        pytest.param(way, id=str(way), marks=() if place < IN_GATE else pytest.mark.nightly)
+        for place, way in enumerate(ways_of(number))
+    ]
 
 
 def each_job_in_its_ways(metafunc: pytest.Metafunc) -> None:
