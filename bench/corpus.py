@@ -7,6 +7,7 @@ A page view's key is its cell in the cube. Truelog groups the events itself and 
 Streams groups by the record key, so it can count without sending every record through a second topic.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -153,7 +154,17 @@ def in_log(settings: Settings, names: Iterable[str] = TOPICS) -> int:
 
 
 def good(records: Iterator[OutgoingRecord]) -> Iterator[OutgoingRecord]:
-    """Yield only the valid events, because the other engines fail on invalid events."""
+    """Yield only the valid events, because the other engines fail on invalid events. A page view's key is its cell."""
+    for record in valid(records):
+        if record.topic == "page_view":
+            event = json.loads(record.value)
+            yield record._replace(key=f"{event['url']} {event.get('browser')}")
+        else:
+            yield record
+
+
+def valid(records: Iterable[OutgoingRecord]) -> Iterator[OutgoingRecord]:
+    """Yield only the valid events."""
     models = {name: each.model for name, each in load_events().items()}
     for record in records:
         try:
@@ -161,4 +172,4 @@ def good(records: Iterator[OutgoingRecord]) -> Iterator[OutgoingRecord]:
         except ValidationError:
             continue
         if event.occurred_at.year < _NO_YEAR:
-            yield record._replace(key=f"{event.url} {event.browser}") if record.topic == "page_view" else record
+            yield record

@@ -43,7 +43,7 @@ def run(settings: Settings, job: str, warm_seconds: float) -> Row:
     """Count what is visible in PostgreSQL, twice a second."""
     with connect(settings) as connection:
         connection.execute(_TABLE)
-    with _running(settings) as process:
+    with running(settings, Path(__file__).with_name("flink_cube.py")) as process:
         used = services(settings)
         recorder = Recorder(Meter({name: used[name] for name in ("broker", "postgresql")} | {_ENGINE: process.pid}))
         recorder.start()
@@ -73,17 +73,19 @@ def _samples(settings: Settings, process: "subprocess.Popen[str]", seconds: floa
 
 
 @contextmanager
-def _running(settings: Settings) -> Iterator["subprocess.Popen[str]"]:
+def running(settings: Settings, script: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Run a script of PyFlink during the block. It reads its parameters from standard input."""
     folder = settings.home / "flink"
     run_ivy(settings, IVY_FILE, ["flink"], folder)
     os.environ["JAVA_HOME"] = str(Path(java(settings)).resolve().parents[1])
-    process = start([str(PYTHON), "-P", str(Path(__file__).with_name("flink_cube.py"))], _parameters(settings, folder))
+    process = start([str(PYTHON), "-P", str(script)], _parameters(settings, folder))
     try:
         yield process
     finally:
-        for child in psutil.Process(process.pid).children(recursive=True):
-            child.kill()
-        process.kill()
+        if process.poll() is None:  # otherwise its own error says why
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
         process.wait()
 
 

@@ -24,6 +24,8 @@
     of its own
 20. the idle platform, its cost by process and the freshness of every view under traffic, and the time after a launch
     and a kill, with four views, with all, and with fifty, each on a platform of its own
+21. five views in Truelog, Flink SQL, Kafka Streams and Pathway, one engine after the other on the same events, on a
+    platform of its own
 """
 
 import logging
@@ -57,6 +59,7 @@ from bench import (
 )
 from bench.corpus import RATE, Corpus, in_log
 from bench.cpu import LostProcess, Meter, Reading, used
+from bench.five import job as five
 from bench.ground import complete, forget_views
 from bench.peers import Peers
 from bench.row import Row, compared
@@ -289,6 +292,9 @@ class Suite:
     def stream_catalogue(self) -> Iterable[Row]:
         return whole.run_stream(self.settings, self.seconds, [whole.SLOW, whole.FAST])
 
+    def five_views(self) -> Iterable[Row]:
+        return five.run(self.settings, self.seconds)
+
     def _caught_up(self, job: str) -> Application:
         """The application of a job that has read the whole log; started if the last job was another one."""
         if self.running is None or self.running[0] != job:
@@ -358,6 +364,7 @@ JOBS: Mapping[str, Callable[[Suite], Iterable[Row]]] = {
     "whole_four": Suite.whole_four,
     "whole_catalogue": Suite.whole_catalogue,
     "whole_fifty": Suite.whole_fifty,
+    "five_views": Suite.five_views,
 }
 APART: Mapping[str, Mapping[str, str]] = {
     "fanout": {},
@@ -380,5 +387,6 @@ APART: Mapping[str, Mapping[str, str]] = {
     "whole_four": {},
     "whole_catalogue": {},
     "whole_fifty": {},
+    "five_views": {},
 }  # on a platform of its own, with these settings
 QUICK = ("one_cube", "bare", "quix", "duckdb", "polars")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,17 +11,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
 from bench import reading, report, whole
 from bench.__main__ import LEAST, read
 from bench.corpus import Corpus, good, split
 from bench.cpu import DRIVER, JVM, WORKERS, LostProcess, Meter, Reading, Recorder, Used, spark_name, used
+from bench.five import marks as five_marks
+from bench.five import measuring
+from bench.five import topics as five_topics
+from bench.five import traffic as five_traffic
+from bench.five.engines import ENGINES
 from bench.peers import after, together
 from bench.row import OURS, QUIET, Row, beside, compared
-from bench.suite import JOBS
+from bench.suite import APART, JOBS
 from bench.suite import VIEWS as STREAMED
 from tests.scenes.marks import VIEWS, Marks, at
 from truelog.log.kafka_producer import OutgoingRecord
@@ -46,6 +54,7 @@ PEER_ROW = Row("archive", "other", 2_000.0, "alone", "another")
 def test_all_jobs_run_by_default_and_a_too_short_log_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert read([]).jobs == list(JOBS)
     assert set(read(["--quick"]).jobs) < set(JOBS)
+    assert {"five_views"} <= set(APART) < set(JOBS)
     assert read(["--quick", "--events", str(LEAST), "--jobs", "one_cube"]).jobs == ["one_cube"]
     with pytest.raises(SystemExit):
         read(["--events", str(LEAST - 1)])
@@ -226,4 +235,53 @@ def test_records_that_a_view_has_not_reached_count_until_the_end() -> None:
 
 
 def test_the_measured_views_exist() -> None:
-    assert {view for views in STREAMED.values() for view in views} | set(VIEWS) <= set(catalogue.view_names())
+    measured = {view for views in STREAMED.values() for view in views} | {*VIEWS, *five_marks.VIEWS}
+    assert measured <= set(catalogue.view_names())
+
+
+@pytest.mark.parametrize("view", five_marks.VIEWS)
+def test_the_records_of_a_mark_are_valid_events_that_the_view_reads(view: str) -> None:
+    reads = catalogue.load_view(view).reads
+    for record in five_marks.Marks("mark").make(view)[1]:
+        assert record.topic in reads
+        load_events()[record.topic].model.model_validate_json(record.value)
+
+
+def test_the_delay_of_a_mark_begins_when_its_last_record_is_acknowledged() -> None:
+    marks = five_marks.Marks("mark")
+    joined, _ = marks.make("click_through")
+    marks.acknowledge(joined, None, Mock())
+    assert not marks.acknowledged["click_through"]
+    marks.acknowledge(joined, None, Mock())
+    assert [*marks.acknowledged["click_through"]] == [joined]
+    assert not marks.are_shown(["click_through"])
+    marks.look(Mock(find=lambda view, missing: set(missing)), ["click_through"])
+    assert marks.are_shown(["click_through"])
+    with pytest.raises(KafkaException):
+        marks.acknowledge(joined, KafkaError(KafkaError._MSG_TIMED_OUT), Mock())
+
+
+def test_the_name_of_a_mark_is_a_host() -> None:
+    assert all(re.fullmatch("[a-z-]+", measuring.prefix(name)) for name in ENGINES)
+
+
+def test_a_search_is_complete_with_its_click_and_a_deleted_row_never_is() -> None:
+    assert five_topics.is_complete("click_through", b'{"asked_at": 1, "clicked": {}}')
+    assert not five_topics.is_complete("click_through", b'{"asked_at": 1}')
+    assert five_topics.is_complete("cart", b"{}")
+    assert not five_topics.is_complete("cart", None)
+
+
+def test_marks_that_a_view_never_shows_count_until_the_end() -> None:
+    marks = five_marks.Marks("mark")
+    marks.acknowledged["cart"], marks.shown["cart"] = {"a": 10.0, "b": 11.0}, {"a": 10.5}
+    assert marks.delays("cart", 15.0) == ([0.5, 4.0], 1)
+
+
+def test_the_traffic_of_five_views_has_valid_events_of_all_their_topics() -> None:
+    records = five_traffic.make_traffic(2.0)
+    read = {topic for view in five_marks.VIEWS for topic in catalogue.load_view(view).reads}
+    assert len(records) == 2 * five_traffic.RATE
+    assert {record.topic for record in records} == {*five_traffic.TOPICS} == read
+    for record in records:
+        load_events()[record.topic].model.model_validate_json(record.value)
