@@ -31,9 +31,9 @@ LAG = SERVICES["lag"]
 
 @pytest.fixture
 def blind(postgresql: Settings) -> Iterator["subprocess.Popen[str]"]:
-    """A lag service that can reach neither Kafka nor the object store, and gives analysts one second."""
+    """A lag service that can reach neither Kafka nor the object store, and gives analysts five seconds."""
     given = {"TRUELOG_KAFKA_BOOTSTRAP": "127.0.0.1:1", "TRUELOG_S3_ENDPOINT": "http://127.0.0.1:1"}
-    given["TRUELOG_ANALYST_SECONDS"] = "1"
+    given["TRUELOG_ANALYST_SECONDS"] = "5"
     with subprocess.Popen(LAG.command(postgresql), env=os.environ | given, stderr=subprocess.PIPE, text=True) as it:
         yield it
         it.kill()
