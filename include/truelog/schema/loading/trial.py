@@ -143,10 +143,13 @@ def _tried(files: Mapping[Path, bytes], package: str, modules: Sequence[str]) ->
     while waiting:
         with tempfile.TemporaryFile() as errors:
             verdicts = list(_process(waiting, package, modules, errors.fileno()))
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip()
             if not verdicts:
-                errors.seek(0)
-                reason = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
-                verdicts = [(path, f"{_IMPOSSIBLE}: {reason or 'no process could load it'}") for path in waiting]
+                reason = said.rpartition("\n")[2] or "no process could load it"
+                verdicts = [(path, f"{_IMPOSSIBLE}: {reason}") for path in waiting]
+            for path in (path for path, wrong in verdicts if wrong == trial_process.HELD):
+                log.warning("%s did not finish loading. It was here:\n%s", path.name, said)
         yield from verdicts
         for path, _ in verdicts:
             del waiting[path]

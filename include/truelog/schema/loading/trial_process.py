@@ -9,6 +9,7 @@ import _thread
 import atexit
 import base64
 import ctypes
+import faulthandler
 import json
 import os
 import resource
@@ -26,6 +27,7 @@ from typing import Any, NoReturn
 
 SECONDS = 10.0  # a file loads in milliseconds
 MEMORY = 1 << 30  # bytes
+_SHOWN = 0.9  # of the seconds; a file that has not loaded by then is shown where it is
 _BUSY = 3  # how many times as long a file may take on a machine that is too busy to run it
 HELD = f"it does not finish loading within {SECONDS:.0f} s"
 BUSY = f"the machine was too busy to load it within {_BUSY * SECONDS:.0f} s"
@@ -71,6 +73,7 @@ def _trial(path: str, name: str, content: bytes, seconds: float) -> str:
     child = os.fork()
     if child == 0:
         os.close(reader)
+        faulthandler.dump_traceback_later(_SHOWN * seconds, file=os.dup(2))
         _load(writer, path, name, content)
     os.close(writer)
     try:

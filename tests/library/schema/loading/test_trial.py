@@ -151,6 +151,13 @@ def test_a_file_that_the_machine_was_too_busy_to_load_is_tried_again_beside_the_
     assert [*load_proposals(folder)[0]] == ["zz_good"]
 
 
+def test_a_file_that_does_not_finish_is_shown_where_it_is(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "sleeps.py").write_text("import time\n\ntime.sleep(1e9)\n")
+    load_proposals(folder)
+    if trial_process.BUSY not in caplog.text:  # else the machine was too busy to run it
+        assert 'sleeps.py", line 3 in <module>' in caplog.text
+
+
 @pytest.mark.parametrize(("delay", "verdict"), [(0.0, trial_process.HELD), (1e9, trial_process.BUSY)])
 def test_the_machine_is_told_apart_from_the_file(
     delay: float, verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
