@@ -124,7 +124,7 @@ def test_an_analyst_cannot_switch_off_the_time_limit(postgresql: Settings) -> No
             each.execute("SET statement_timeout = 0")
             each.execute("SET idle_in_transaction_session_timeout = 0")
         idle.execute("BEGIN")
-        owner.execute("SELECT 1")
+        owner.execute("SET idle_in_transaction_session_timeout = 0")  # in a transaction that lasts until the end
         with pytest.raises(psycopg.errors.AdminShutdown):
             working.execute(f"SELECT pg_sleep({deadline(60)})")
         with pytest.raises(psycopg.errors.AdminShutdown):
