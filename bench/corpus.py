@@ -7,7 +7,6 @@ A page view's key is its cell in the cube. Truelog groups the events itself and 
 Streams groups by the record key, so it can count without sending every record through a second topic.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -153,18 +152,19 @@ def in_log(settings: Settings, names: Iterable[str] = TOPICS) -> int:
     return sum(sum(by.values()) for by in topics.end_offsets(settings, names).offsets.values())
 
 
-def good(records: Iterator[OutgoingRecord]) -> Iterator[OutgoingRecord]:
+def good(records: Iterable[OutgoingRecord]) -> Iterator[OutgoingRecord]:
     """Yield only the valid events, because the other engines fail on invalid events. A page view's key is its cell."""
-    for record in valid(records):
-        if record.topic == "page_view":
-            event = json.loads(record.value)
-            yield record._replace(key=f"{event['url']} {event.get('browser')}")
-        else:
-            yield record
+    for record, event in _validated(records):
+        yield record._replace(key=f"{event.url} {event.browser}") if record.topic == "page_view" else record
 
 
 def valid(records: Iterable[OutgoingRecord]) -> Iterator[OutgoingRecord]:
     """Yield only the valid events."""
+    return (record for record, _ in _validated(records))
+
+
+def _validated(records: Iterable[OutgoingRecord]) -> Iterator[tuple[OutgoingRecord, Any]]:
+    """Yield each valid record with its event."""
     models = {name: each.model for name, each in load_events().items()}
     for record in records:
         try:
@@ -172,4 +172,4 @@ def valid(records: Iterable[OutgoingRecord]) -> Iterator[OutgoingRecord]:
         except ValidationError:
             continue
         if event.occurred_at.year < _NO_YEAR:
-            yield record
+            yield record, event
