@@ -20,9 +20,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not (shard := config.getoption("shard")):
         return
-    others = [item for item in items if not is_in(shard, item.nodeid.partition("::")[0])]
+    chosen, others = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        (chosen if is_in(shard, item.nodeid.partition("::")[0]) else others).append(item)
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in {*others}]
+    items[:] = chosen
 
 
 def is_in(shard: str, file: str) -> bool:

@@ -163,7 +163,7 @@ def _doer(path: str) -> str:
 
 
 def _enclose() -> None:
-    """Give the child a group of its own, limits, and no open file but its report."""
+    """Give the child a group of its own and limits. Only the files of its report and its traceback stay open."""
     os.setsid()
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     nothing = os.open(os.devnull, os.O_RDWR)
