@@ -1,6 +1,5 @@
 """Two hundred people are forgotten under traffic. Views equal their rebuild. No table, object or file names them."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.command import answer, shared_spark
 from tests.library.forgetting.byte_search import places_with
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.traffic import Traffic, parsed
+from tests.scenes.leaving import NAME, Leaving
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.erasing.erase import ArchiveEraser, Offsets
 from truelog.archive.table import archived_positions
@@ -24,24 +23,11 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.forgetting.erase_view import ErasedView
 from truelog.log import topics
 from truelog.storage.database import connect
-from truelog.support.settings import Settings
 
 pytestmark = pytest.mark.own_servers
 
 VIEWS = ("page_audience", "sessions")
-PEOPLE, NAME = 200, "xanthippe"
-
-
-class Leaving(Traffic):
-    """The page views of the people who are to be forgotten."""
-
-    def __init__(self, settings: Settings, name: str = NAME, people: int = PEOPLE) -> None:
-        super().__init__(settings)
-        self.name, self.people = name, people
-
-    def _event(self) -> bytes:
-        event, person = parsed(super()._event()), f"{self.name}-{self.random.randrange(self.people)}"
-        return b"not json" if event is None else json.dumps(event | {"visitor_id": person}).encode()
+PEOPLE = 200
 
 
 def forget(people: Iterable[int], name: str = NAME) -> None:
@@ -93,7 +79,7 @@ def scene(
 @pytest.mark.nightly
 def test_two_hundred_people_are_forgotten_under_traffic(scene: Scene) -> None:
     """One command forgets half of them, and two commands forget the others."""
-    Leaving(scene.world.settings).send(5_000)
+    Leaving(scene.world.settings, people=PEOPLE).send(5_000)
     scene.world.catch_up(scene.stream, "sessions")
     with scene.world.traffic.arriving(20, 0.2) as others:
         for people in (range(100), range(100, 150), range(150, PEOPLE)):

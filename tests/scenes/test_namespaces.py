@@ -4,8 +4,10 @@ Both capture the same table of one database. A third one reads the events of the
 `tests/library/runtime/test_namespace.py` tests each kind of name without Spark.
 """
 
+import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,13 +16,18 @@ import pytest
 import runtime
 from runtime import namespace
 from tests.beds.world import World
+from tests.chosen_views import copy_views
 from tests.command import process_answer
 from tests.deadline import until
+from tests.library.forgetting.byte_search import places_with
 from tests.scenes.applications import Application, start
+from tests.scenes.leaving import NAME, Leaving
 from tests.scenes.traffic import Traffic, in_the_log
 from tests.servers import STORES, SharedServers, drop_database
+from truelog.archive.table import archived_positions
 from truelog.capture import slot, source_table
 from truelog.log import topics
+from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 
 pytestmark = pytest.mark.nightly
@@ -88,18 +95,39 @@ def test_both_capture_one_table(worlds: dict[str, World]) -> None:
         require_captured(world, 1)
 
 
-@pytest.fixture
-def reader(servers: SharedServers, worlds: dict[str, World]) -> Iterator[World]:
-    """An environment that reads the events of `red`. It ends with the test, and takes nothing of `red` with it."""
-    red = worlds["red"].settings
-    environment = servers.environment(namespace="green", reads_namespace="red", reads_bucket=red.s3_bucket)
+@contextmanager
+def reading(servers: SharedServers, source: World) -> Iterator[World]:
+    """An environment that reads the events of `source`. Its end takes nothing of `source` with it."""
+    read = source.settings
+    reads = {"reads_namespace": read.namespace, "reads_bucket": read.s3_bucket}
+    environment = servers.environment(namespace="green", **reads)
     settings = environment.provide(*STORES)
-    before = namespace.holdings(red).topics
-    yield World(settings, worlds["red"].traffic)
+    before = namespace.holdings(read).topics
+    yield World(settings, source.traffic)
     runtime.down(settings)
     namespace.destroy(settings)
     environment.end()
-    assert namespace.holdings(red).topics == before
+    assert namespace.holdings(read).topics == before
+
+
+@pytest.fixture
+def reader(servers: SharedServers, worlds: dict[str, World]) -> Iterator[World]:
+    with reading(servers, worlds["red"]) as reader:
+        yield reader
+
+
+@pytest.fixture
+def left(servers: SharedServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, World]]:
+    """An environment that people leave, and one that reads its events. Both have a view of people."""
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(copy_views(tmp_path, "sessions")))
+    environment = servers.environment(namespace="white")
+    settings = environment.provide(*STORES)
+    white = World(settings, Leaving(settings, people=2))
+    with reading(servers, white) as reader:
+        yield white, reader
+    runtime.down(settings)
+    namespace.destroy(settings)
+    environment.end()
 
 
 def rows(world: World) -> list[tuple[Any, ...]]:
@@ -125,6 +153,45 @@ def test_a_stream_on_the_events_of_another_environment_equals_its_rebuild(
     assert require_equal(red) > 0
     assert [each.end() for each in applications] == [0, 0]
     assert rows(red) == before
+
+
+def named(world: World) -> list[str]:
+    """Where the environment has the people who leave."""
+    with connect(world.settings, autocommit=True) as connection:
+        return places_with(world.settings, connection, [NAME], ["erasure"])
+
+
+def read_all(world: World, stream: Application) -> None:
+    ends = topics.end_offsets(world.settings, ["page_view"])
+    world.catch_up(stream, "sessions")
+
+    def archived() -> None:
+        if not archived_positions(world.settings, ["page_view"]).covers(ends):
+            raise ServiceDown("the archive is behind")
+
+    until(archived, 60, "the archive at the end of the log")
+
+
+def test_people_who_are_forgotten_leave_the_environment_that_reads_too(left: tuple[World, World]) -> None:
+    """The job of the DAG `forget` performs the erasure in the reader, whose archive and view had the people."""
+    white, reader = left
+    applications = [running(world) for world in left]
+    white.traffic.send(200)
+    Traffic(white.settings).send(100)
+    for world, (_, stream) in zip(left, applications, strict=True):
+        read_all(world, stream)
+        assert {place.rpartition(".")[2] for place in named(world)} >= {"parquet", "sessions_v1"}
+    ask(white, "forget", *(word for number in range(2) for word in ("--subject", f"visitor_id={NAME}-{number}")))
+    assert named(reader) != []
+    [asked] = ask(white, "erasures", "list")["erasures"]
+    job = start(reader.settings, "forget.py", TRUELOG_HOME=str(reader.settings.home))
+    assert job.wait_death(240) == 0, job.tail()
+    assert json.loads(job.tail().splitlines()[-1]) == {"erasures": [asked["id"]]}
+    for world in left:
+        assert named(world) == []
+        [found] = ask(world, "reconcile", "sessions", "--from-raw")["views"]
+        assert (found["verdict"], found["rows"] > 0) == ("EQUAL", True)
+    assert [each.end() for pair in applications for each in pair] == [0] * 4
 
 
 def test_one_is_destroyed_and_the_view_of_the_other_goes_on(worlds: dict[str, World], one_view: None) -> None:
