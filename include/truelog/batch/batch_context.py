@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -14,13 +14,27 @@ from truelog.control.view_loader import LoadedViews, load_stored, load_views
 from truelog.lineage import sender
 from truelog.schema.event import EventTypes
 from truelog.spark.early import begin_session
+from truelog.spark.session import small_session
 from truelog.storage.database import connect
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
+from truelog.tables import plan
 from truelog.tables.compiled_view import CompiledView
 from truelog.views import catalogue
 
 SIDE_BY_SIDE = 4  # views at once; one alone leaves cores idle while it plans, commits or waits for PostgreSQL
+
+# For so few records, most of the time is that of planning, and generated code takes longer to make than it saves.
+SMALL_RECORDS = 200_000
+_FEW_RECORDS = {
+    # Spark describes each plan for its pages, which are off. With all fields, that takes longer than the plan.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.debug.maxToStringFields": "1",
+    "spark.sql.maxPlanStringLength": "0",
+    # A broadcast is a job of its own. A join of two partitions on this machine needs none.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
+}
 
 _T = TypeVar("_T")
 
@@ -30,6 +44,7 @@ class BatchContext:
     """A Spark session, the settings, the event types, the loaded views, and the clock at positions in the archive.
 
     are_few: this process may read the records from the archive by itself, because they are few.
+    declaring: the session in which views are compiled, if `spark` is for few records and describes no plans.
     """
 
     spark: SparkSession
@@ -38,6 +53,28 @@ class BatchContext:
     views: LoadedViews = field(default_factory=LoadedViews)
     clocks: dict[object, datetime | None] = field(default_factory=dict)  # that `Rebuilder.now` has found
     are_few: bool = False
+    declaring: SparkSession | None = None
+
+    @property
+    def compiling(self) -> SparkSession:
+        """The session in which views are compiled: fingerprints contain descriptions of whole plans."""
+        return self.declaring or self.spark
+
+
+@contextmanager
+def for_records(context: BatchContext, records: int) -> Iterator[BatchContext]:
+    """The context, with a session for small batches if the work reads few records.
+
+    Afterwards, the thread has the session of the given context again.
+    """
+    if records > SMALL_RECORDS:
+        yield context
+        return
+    small = small_session(context.spark, context.settings.spark_catalog() | _FEW_RECORDS)
+    try:
+        yield replace(context, spark=small, declaring=context.compiling)
+    finally:
+        plan.write_as(context.spark)
 
 
 @contextmanager
@@ -73,7 +110,7 @@ def load_beside(context: BatchContext) -> list[CompiledView]:
         running = view_versions.beside(context.settings, connection, declared)
         others = [(view, version) for view, version in running if version != declared[view]]
         stored = view_versions.stored(connection, others)
-    return load_stored(context.spark, context.settings, context.event_types, stored)[0]
+    return load_stored(context.compiling, context.settings, context.event_types, stored)[0]
 
 
 @contextmanager

@@ -12,10 +12,11 @@ from typing import Any
 
 from truelog.archive import reader as archive_reader
 from truelog.batch import partials
-from truelog.batch.batch_context import BatchContext, each_alone, open_batch
+from truelog.batch.batch_context import BatchContext, each_alone, for_records, open_batch
 from truelog.batch.partial_selection import PartialRange
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.recomputation import Recomputation
+from truelog.spark.early import records_read
 from truelog.storage.database import connect
 from truelog.support.errors import TruelogError, describe
 from truelog.tables import deploy as table
@@ -128,7 +129,7 @@ def recompute_views(
     def recompute_days(view: CompiledView) -> None:
         for day in days:
             recomputation.start(view.name, day)
-            made = recompute(context, view, day, unfinished=unfinished)
+            made = recompute(within, view, day, unfinished=unfinished)
             recomputation.finish(view.name, day, made.rows)
             done.append(made)
             report(made)
@@ -139,5 +140,6 @@ def recompute_views(
         recomputation.refuse(view.name)
         refused[view.name] = describe(error)
 
-    each_alone(context, recompute_days, refuse)
+    with for_records(context, records_read(context.settings)) as within:
+        each_alone(within, recompute_days, refuse)
     return RecomputeOutcome(sorted(done, key=lambda made: (made.view, made.covered.day)), refused)

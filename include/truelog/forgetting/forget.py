@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import psycopg
 
@@ -16,7 +16,7 @@ from truelog.archive.audit import faults
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.erasing.erase import ArchiveEraser, Offsets
 from truelog.batch import partials
-from truelog.batch.batch_context import BatchContext, each_alone, load_beside, open_batch
+from truelog.batch.batch_context import BatchContext, each_alone, for_records, load_beside, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry, view_versions
 from truelog.control.view_loader import LoadedViews
@@ -48,6 +48,7 @@ from truelog.reconcile.reconcile import reconcile_views
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.replays import store as replays
 from truelog.schema.event import EventTypes
+from truelog.spark.early import records_read
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
@@ -132,17 +133,18 @@ class Forgetting:
 
     def _erase_views(self) -> None:
         self._forget_notifications()
-        done = each_alone(self._affected, self._erase, _failed)
+        with for_records(self._affected, records_read(self._settings)) as within:
+            done = each_alone(within, partial(self._erase, within), _failed)
         self.changed = Counter()
         for each in done:
             self.changed[each.view] += each.changed
         _require_equal([(each.view, each.reason or each.verdict) for each in done if each.verdict != "EQUAL"])
         self._drop_other_versions()
 
-    def _erase(self, compiled: CompiledView) -> ErasedView:
+    def _erase(self, context: BatchContext, compiled: CompiledView) -> ErasedView:
         with connect(self._settings, autocommit=True) as connection:
             deploy.require_same_code(connection, compiled)
-            return erase_view(Rebuilder(self.context, connection, compiled))
+            return erase_view(Rebuilder(context, connection, compiled))
 
     def _drop_other_versions(self) -> None:
         """Drop the versions that no code can rebuild, unless one has come meanwhile, which the next run erases.

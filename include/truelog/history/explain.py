@@ -7,9 +7,8 @@
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F
 
 from truelog.archive import reader as archive_reader
 from truelog.archive.reader import ScanCost, Wanted
-from truelog.batch.batch_context import BatchContext
+from truelog.batch.batch_context import SMALL_RECORDS, BatchContext, for_records
 from truelog.batch.rebuild import Rebuilder
 from truelog.history import shown_rows
 from truelog.history.explain_cost import archived_end
@@ -30,7 +29,6 @@ from truelog.history.shown_rows import ShownRows, as_data
 from truelog.kernel import clock, merge
 from truelog.log.positions import Positions
 from truelog.schema.names import COORDINATES
-from truelog.spark.session import small_session
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
@@ -45,20 +43,8 @@ from truelog.tables.tracing.event_steps import EVENT_TIME, PLACE, STEP, EventSte
 from truelog.tables.tracing.together import collected, packed, unpacked
 from truelog.tables.tracing.trace import REASON, Trace
 
-# For so few records, most of the time is that of planning, and generated code takes longer to make than it saves.
-SMALL_RECORDS = 200_000
 MOST_READ_HERE = 50_000  # records
 MOST_BYTES_READ_HERE = 16 * 2**20  # of compressed files
-_FEW_RECORDS = {
-    # Spark describes each plan for its pages, which are off. With all fields, that takes longer than the plan.
-    "spark.sql.ui.explainMode": "simple",
-    "spark.sql.debug.maxToStringFields": "1",
-    "spark.sql.maxPlanStringLength": "0",
-    # A broadcast is a job of its own. A join of two partitions on this machine needs none.
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-    "spark.sql.optimizer.disableHints": "true",
-}
-
 _LEAST_TO_SHARE = 3  # frames; two of them are not worth a further job
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -120,7 +106,8 @@ def explain(
     began, settings = time.monotonic(), context.settings
     with connect(settings, autocommit=True) as connection:
         table.require_same_code(connection, compiled)
-        with _session(context, merge.positions(connection, compiled).only(compiled.view.reads)) as within:
+        positions = merge.positions(connection, compiled).only(compiled.view.reads)
+        with for_records(context, positions.records) as within:
             key = parse_key(within.spark, compiled.own, given)
             stored = _read_stored(settings, compiled, key)
             end, missing = archived_end(settings, compiled.view.reads, stored.positions)
@@ -149,30 +136,9 @@ def explain(
             )
 
 
-@contextmanager
-def _session(context: BatchContext, positions: Positions) -> Iterator[BatchContext]:
-    """The context, with a session for small batches if there are few records below the positions.
-
-    Afterwards, the thread has the session of the given context again.
-    """
-    if _records(positions) > SMALL_RECORDS:
-        yield context
-        return
-    small = small_session(context.spark, context.settings.spark_catalog() | _FEW_RECORDS)
-    try:
-        yield replace(context, spark=small)
-    finally:
-        plan.write_as(context.spark)
-
-
 def _are_few(cost: ScanCost) -> bool:
     """Whether this process may read the records, because they are part of each plan that reads them."""
     return cost.records <= MOST_READ_HERE and cost.bytes <= MOST_BYTES_READ_HERE
-
-
-def _records(positions: Positions) -> int:
-    """The number of records below the positions."""
-    return sum(each.end - each.start for each in Positions().ranges_to(positions))
 
 
 def _find(settings: Settings, compiled: CompiledView, trace: Trace, steps: EventSteps) -> _Found:
@@ -253,7 +219,7 @@ class _Tracing:
 
     @property
     def _is_small(self) -> bool:
-        return _records(self.end.only(self.compiled.view.reads)) <= SMALL_RECORDS
+        return self.end.only(self.compiled.view.reads).records <= SMALL_RECORDS
 
 
 def _in_two_plans(spark: SparkSession, work: Callable[[Sequence[_T]], Sequence[_R]], items: Sequence[_T]) -> list[_R]:

@@ -48,6 +48,11 @@ class Positions:
     def at(self, topic: str, partition: int) -> int:
         return self.offsets.get(topic, {}).get(partition, 0)
 
+    @property
+    def records(self) -> int:
+        """How many records are below the positions."""
+        return sum(sum(ends.values()) for ends in self.offsets.values())
+
     def partitions(self) -> list[tuple[str, int]]:
         return [(topic, partition) for topic, by in self.offsets.items() for partition in by]
 

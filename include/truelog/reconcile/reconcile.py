@@ -11,11 +11,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 from truelog.archive import reader as archive_reader
 from truelog.batch import base
-from truelog.batch.batch_context import BatchContext, each_alone, load_beside, open_batch
+from truelog.batch.batch_context import BatchContext, each_alone, for_records, load_beside, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.control.view_loader import LoadedViews
@@ -59,7 +60,7 @@ def reconcile(
 
     `shared` holds the events that other views of this run decode from the same raw bytes.
     """
-    catalogue = Catalogue(context.settings, context.spark, context.event_types)
+    catalogue = Catalogue(context.settings, context.compiling, context.event_types)
     with batch_run(context.settings, lambda: catalogue.comparison(compiled)) as run:
         result = _reconcile(context, compiled, request, shared)
         if run is not None:
@@ -186,11 +187,15 @@ def reconcile_views(context: BatchContext, request: ReconcileRequest) -> list[Re
     """Reconcile the views of the context. The audit trail names who asked, if a person did."""
     with connect(context.settings) as connection:
         reached = [merge.positions(connection, each) for each in context.views.compiled]
-    with shared_events(context.spark, context.settings, reached) as shared:
+    records = reduce(Positions.latest, reached, Positions()).records
+    with (
+        for_records(context, records) as within,
+        shared_events(within.spark, context.settings, reached) as shared,
+    ):
         of_several = shared if len(reached) > 1 else None
 
         def compare_one(view: CompiledView) -> ReconcileResult:
-            return reconcile(context, view, request.for_view(view.name), of_several)
+            return reconcile(within, view, request.for_view(view.name), of_several)
 
         def failed(view: CompiledView, error: Exception) -> ReconcileResult:
             log.exception("%s could not be compared", view.name)
@@ -198,7 +203,7 @@ def reconcile_views(context: BatchContext, request: ReconcileRequest) -> list[Re
                 positions = merge.positions(connection, view)
             return refused_result(context.settings, view, request, reason=error, at=positions)
 
-        results = each_alone(context, compare_one, failed)
+        results = each_alone(within, compare_one, failed)
     if request.doer != audit_trail.AIRFLOW:
         _record_request(context.settings, results, request.doer)
     return results

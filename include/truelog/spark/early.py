@@ -23,10 +23,15 @@ def begin_session(settings: Settings, name: str, records: int | None = None) -> 
 
 def is_quick(settings: Settings) -> bool:
     """Whether the views have read so few records that a batch job ends before Java's second compiler pays off."""
+    return records_read(settings) <= settings.quick_records
+
+
+def records_read(settings: Settings) -> int:
+    """How many records the views have read, each record once."""
     with connect(settings) as connection:
         found = connection.execute(
             "SELECT coalesce(sum(read), 0) FROM "
             "(SELECT max(next_offset) AS read FROM truelog.position GROUP BY topic, partition) AS each_partition"
         ).fetchone()
     assert found is not None  # noqa: S101
-    return int(str(found[0])) <= settings.quick_records
+    return int(str(found[0]))

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from truelog.archive.table import archived_reach
-from truelog.batch.batch_context import BatchContext, open_batch
+from truelog.batch.batch_context import BatchContext, for_records, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.erasure import ledger
 from truelog.kernel import clock, merge
@@ -26,6 +26,7 @@ from truelog.lineage.job import Catalogue
 from truelog.lineage.run import batch_run
 from truelog.log.positions import Positions
 from truelog.reconcile.reconcile import reconcile
+from truelog.spark.early import records_read
 from truelog.storage.database import Connection, allow_pauses, connect
 from truelog.support import faults, wait
 from truelog.support.errors import NotReady, Stale, describe
@@ -85,7 +86,10 @@ def build_versions(settings: Settings, views: Sequence[str], report: Report, *, 
 
     A version that cannot be built or proved has a reason, and does not stop the others.
     """
-    with open_batch(settings, "truelog versions", views) as context:
+    with (
+        open_batch(settings, "truelog versions", views) as opened,
+        for_records(opened, records_read(settings)) as context,
+    ):
         refused = [Built(view, 0, reason=reason, failed=True) for view, reason in context.views.refused.items()]
         return refused + [
             build_version(context, each, report, moves=moves, doer=doer) for each in context.views.compiled
@@ -103,7 +107,7 @@ def build_version(context: BatchContext, compiled: CompiledView, report: Report,
                 return Built(name, version, reason="readers see it already")
             if not _state(settings, connection, compiled).built:
                 report(f"{name}: building version {version} from the archive")
-                job = partial(Catalogue(settings, context.spark, context.event_types).rebuild, compiled)
+                job = partial(Catalogue(settings, context.compiling, context.event_types).rebuild, compiled)
                 with batch_run(settings, job):
                     at = fill(Rebuilder(context, connection, compiled))  # 1
                 filled = True
