@@ -56,6 +56,11 @@ class BatchContext:
     declaring: SparkSession | None = None
 
     @property
+    def is_small(self) -> bool:
+        """Whether `spark` is for few records."""
+        return self.declaring is not None
+
+    @property
     def compiling(self) -> SparkSession:
         """The session in which views are compiled: fingerprints contain descriptions of whole plans."""
         return self.declaring or self.spark

@@ -133,13 +133,16 @@ class Forgetting:
 
     def _erase_views(self) -> None:
         self._forget_notifications()
-        with for_records(self._affected, records_read(self._settings)) as within:
-            done = each_alone(within, partial(self._erase, within), _failed)
+        done = self._erase_each() if self._views else []
         self.changed = Counter()
         for each in done:
             self.changed[each.view] += each.changed
         _require_equal([(each.view, each.reason or each.verdict) for each in done if each.verdict != "EQUAL"])
         self._drop_other_versions()
+
+    def _erase_each(self) -> list[ErasedView]:
+        with for_records(self._affected, records_read(self._settings)) as within:
+            return each_alone(within, partial(self._erase, within), _failed)
 
     def _erase(self, context: BatchContext, compiled: CompiledView) -> ErasedView:
         with connect(self._settings, autocommit=True) as connection:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from truelog.archive import reader as archive_reader
 from truelog.archive.reader import ScanCost, Wanted
-from truelog.batch.batch_context import SMALL_RECORDS, BatchContext, for_records
+from truelog.batch.batch_context import BatchContext, for_records
 from truelog.batch.rebuild import Rebuilder
 from truelog.history import shown_rows
 from truelog.history.explain_cost import archived_end
@@ -199,7 +199,7 @@ class _Tracing:
         return self.rebuilder.transformed_by_record(table, wanted, self.end)
 
     def kept(self, make: Callable[[_T], DataFrame], of: Iterable[_T]) -> list[DataFrame]:
-        if not self._is_small:
+        if not self.rebuilder.context.is_small:
             return list(map(make, of))
         if self.rebuilder.context.are_few:
             return self.computed(make, of)
@@ -207,7 +207,7 @@ class _Tracing:
 
     def computed(self, make: Callable[[_T], DataFrame], of: Iterable[_T]) -> list[DataFrame]:
         # What is computed from one partition needs no shuffle.
-        return self._computed(make, of, lambda rows: rows.coalesce(1) if self._is_small else rows)
+        return self._computed(make, of, lambda rows: rows.coalesce(1) if self.rebuilder.context.is_small else rows)
 
     def _computed(
         self, make: Callable[[_T], DataFrame], of: Iterable[_T], partitioned: Callable[[DataFrame], DataFrame]
@@ -216,10 +216,6 @@ class _Tracing:
             return unpacked(partitioned(packed(list(map(make, items)))).localCheckpoint(), len(items))
 
         return _in_two_plans(self.rebuilder.context.spark, by_one_plan, list(of))
-
-    @property
-    def _is_small(self) -> bool:
-        return self.end.only(self.compiled.view.reads).records <= SMALL_RECORDS
 
 
 def _in_two_plans(spark: SparkSession, work: Callable[[Sequence[_T]], Sequence[_R]], items: Sequence[_T]) -> list[_R]:

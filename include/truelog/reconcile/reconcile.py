@@ -177,14 +177,13 @@ def _reconcile_beside(context: BatchContext, request: ReconcileRequest) -> list[
 
     The run validates the declared versions only.
     """
-    beside = load_beside(context)
-    if not beside:
-        return []
-    return reconcile_views(replace(context, views=LoadedViews(beside)), replace(request, run=None))
+    return reconcile_views(replace(context, views=LoadedViews(load_beside(context))), replace(request, run=None))
 
 
 def reconcile_views(context: BatchContext, request: ReconcileRequest) -> list[ReconcileResult]:
     """Reconcile the views of the context. The audit trail names who asked, if a person did."""
+    if not context.views.compiled:
+        return []
     with connect(context.settings) as connection:
         reached = [merge.positions(connection, each) for each in context.views.compiled]
     records = reduce(Positions.latest, reached, Positions()).records

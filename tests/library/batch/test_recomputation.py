@@ -1,5 +1,6 @@
 """The progress of a recompute, and views that fail beside others."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -59,7 +60,8 @@ def test_a_view_that_fails_does_not_hold_up_the_others(postgresql: Settings, mon
     progress.plan(names, DAYS)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda name, value: None))
     views = LoadedViews([cast(Any, SimpleNamespace(name=name)) for name in names])
-    context: Any = SimpleNamespace(spark=spark, views=views)
+    context: Any = SimpleNamespace(spark=spark, views=views, settings=postgresql)
+    monkeypatch.setattr(module, "for_records", lambda context, records: nullcontext(context))
     outcome = module.recompute_views(context, progress, DAYS, reported.append, unfinished=False)
     assert outcome.refused == {"known": "the archive is behind", "unknown": "ValueError: odd"}
     assert recorded(progress) == {"known": [DONE, FAILED, FAILED], "unknown": [FAILED] * 3, "fine": [DONE] * 3}

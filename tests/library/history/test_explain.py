@@ -243,7 +243,7 @@ def test_events_of_another_person_are_listed_and_refused(ground: Archived, monke
     for limit in ("MOST_BYTES_READ_HERE", "MOST_READ_HERE"):
         monkeypatch.setattr(f"truelog.history.explain.{limit}", 0)  # the way of an archive of medium size
         assert explained(ground, {"thing": "t"}).events == found.events
-    monkeypatch.setattr("truelog.history.explain.SMALL_RECORDS", 0)  # the way of a large archive
+    monkeypatch.setattr("truelog.batch.batch_context.SMALL_RECORDS", 0)  # the way of a large archive
     assert [each.refused for each in explained(ground, {"thing": "u"}).events] == [""]
 
 
