@@ -14,11 +14,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 from psycopg import sql
 
 from tests.deadline import deadline
 from tests.library.relay.read_topic import records
+from truelog.kafka.consumer import open_consumer
 from truelog.log import topics as log_topics
 from truelog.log.kafka_reader import headers_of
 from truelog.storage import bucket
@@ -121,7 +122,7 @@ def _records(settings: Settings) -> Iterator[Message]:
     unread = set(begins.partitions())
     config = {**settings.kafka(), "group.id": "truelog-search", "enable.auto.commit": False}
     config |= {"isolation.level": "read_uncommitted", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
-    with closing(Consumer(config)) as consumer:
+    with closing(open_consumer(config)) as consumer:
         consumer.assign([TopicPartition(*each, begins.at(*each)) for each in unread])
         while unread:
             found = consumer.poll(deadline(15))

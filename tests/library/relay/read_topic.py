@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from tests.deadline import deadline, until
+from truelog.kafka.consumer import open_consumer
 from truelog.log import topics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
@@ -28,7 +29,7 @@ def records(settings: Settings, topic: str) -> Iterator[Message]:
     wait_for_transactions(settings, [topic])
     config = {**settings.kafka(KafkaUser.READER), "group.id": "truelog-test", "isolation.level": "read_committed"}
     config |= {"auto.offset.reset": "earliest", "enable.partition.eof": True, "enable.auto.commit": False}
-    with closing(Consumer(config)) as consumer:
+    with closing(open_consumer(config)) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while True:
             message = consumer.poll(deadline(15))
