@@ -16,7 +16,11 @@ from truelog.reconcile import reconcile
 from truelog.reconcile.reconcile_result import COMPARE_ONLY
 from truelog.support.settings import Settings
 
-CODE = "spark.sql.codegen.factoryMode"
+CONFIGURED = "spark.sql.codegen.factoryMode", "spark.sql.maxPlanStringLength"
+
+
+def configured(spark: SparkSession) -> list[str | None]:
+    return [spark.conf.get(each) for each in CONFIGURED]
 
 
 def active(spark: SparkSession) -> Any:
@@ -24,15 +28,15 @@ def active(spark: SparkSession) -> Any:
 
 
 def test_few_records_are_read_without_generated_code(spark: SparkSession) -> None:
-    context = BatchContext(spark, Settings(), {})
+    context, before = BatchContext(spark, Settings(), {}), configured(spark)
     with for_records(context, SMALL_RECORDS) as within:
-        assert (within.is_small, within.spark.conf.get(CODE)) == (True, "NO_CODEGEN")
+        assert (within.is_small, configured(within.spark)) == (True, ["NO_CODEGEN", "0"])
         assert within.compiling is spark
         within.spark.range(1).collect()
         with for_records(within, 1) as further:
             assert further.compiling is spark
     assert active(spark) == spark._jsparkSession, "the thread keeps the session for few records"
-    assert (context.is_small, context.compiling, spark.conf.get(CODE)) == (False, spark, "FALLBACK")
+    assert (context.is_small, context.compiling, configured(spark)) == (False, spark, before)
 
 
 def test_many_records_are_read_with_generated_code(spark: SparkSession) -> None:
@@ -49,6 +53,7 @@ def recomputed(context: BatchContext) -> None:
     recompute.recompute_views(context, Recomputation.by_hand(context.settings), [], print, unfinished=False)
 
 
+@pytest.mark.ground
 @pytest.mark.parametrize(
     ("work", "module", "name"), [(compared, reconcile, "reconcile"), (recomputed, recompute, "each_alone")]
 )
