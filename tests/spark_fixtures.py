@@ -111,7 +111,8 @@ def connection(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def lab(spark: SparkSession, postgresql: Settings, connection: Connection) -> Lab:
+    """The search for the causes of differing rows has enough time, however busy the machine is."""
     from tests.beds.lab import Lab
     from truelog.schema.loading.events import load_events
 
-    return Lab(spark, postgresql, connection, load_events())
+    return Lab(spark, postgresql.model_copy(update={"cause_seconds": 600.0}), connection, load_events())

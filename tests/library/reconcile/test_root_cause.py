@@ -7,7 +7,7 @@ import pytest
 from psycopg import sql
 
 from tests.beds.archived import MORNING, Archived
-from tests.beds.lab import Lab, with_own
+from tests.beds.lab import with_own
 from truelog.archive.table import identifier, open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
@@ -33,12 +33,6 @@ def seventy_clicks(ground: Archived) -> None:
 
 
 pytestmark = pytest.mark.ground(filled=seventy_clicks)
-
-
-@pytest.fixture
-def lab(lab: Lab) -> Lab:
-    """The lab, whose search for causes has enough time on a busy machine."""
-    return replace(lab, settings=lab.settings.model_copy(update={"cause_seconds": 600.0}))
 
 
 def at(ground: Archived, clicks: dict[int, int]) -> Positions:
