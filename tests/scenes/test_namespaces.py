@@ -118,7 +118,7 @@ def reader(servers: SharedServers, worlds: dict[str, World]) -> Iterator[World]:
 
 @pytest.fixture
 def left(servers: SharedServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, World]]:
-    """An environment that people leave, and one that reads its events. Both have a view of people."""
+    """An environment that people leave, and another one, which reads its events. Both have a view of people."""
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(copy_views(tmp_path, "sessions")))
     environment = servers.environment(namespace="white")
     settings = environment.provide(*STORES)
