@@ -106,8 +106,7 @@ def explain(
     began, settings = time.monotonic(), context.settings
     with connect(settings, autocommit=True) as connection:
         table.require_same_code(connection, compiled)
-        positions = merge.positions(connection, compiled).only(compiled.view.reads)
-        with for_records(context, positions.records) as within:
+        with for_records(context, merge.positions(connection, compiled).only(compiled.view.reads).records) as within:
             key = parse_key(within.spark, compiled.own, given)
             stored = _read_stored(settings, compiled, key)
             end, missing = archived_end(settings, compiled.view.reads, stored.positions)
