@@ -11,6 +11,7 @@ from psycopg import sql
 
 from tests.scenes.applications import Application, start
 from tests.scenes.traffic import Traffic, count_valid, in_the_log, page_views
+from truelog.archive.table import archived_positions
 from truelog.lag import history as lag_history
 from truelog.lag import poll as lag_poll
 from truelog.log import topics
@@ -58,6 +59,14 @@ class World:
             return self.positions(view).covers(ends)
 
         stream.wait(reached, seconds, f"{view} at the end of the log")
+
+    def read_all(self, archive: Application, stream: Application, view: str) -> None:
+        """Wait until the view and the archive reach the log end as of now."""
+        ends = topics.end_offsets(self.settings, ["page_view"])
+        self.catch_up(stream, view)
+        archive.wait(
+            lambda: archived_positions(self.settings, ["page_view"]).covers(ends), 60, "the archive to catch up"
+        )
 
     def counted(self, view: str) -> int:
         query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}").format(sql.Identifier("views", view))

@@ -18,10 +18,8 @@ from tests.scenes.batch import Batch
 from tests.scenes.leaving import NAME, Leaving
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.erasing.erase import ArchiveEraser, Offsets
-from truelog.archive.table import archived_positions
 from truelog.batch.rebuild import Rebuilder
 from truelog.forgetting.erase_view import ErasedView
-from truelog.log import topics
 from truelog.storage.database import connect
 
 pytestmark = pytest.mark.own_servers
@@ -46,11 +44,7 @@ class Scene:
     archive: Application
 
     def read_all(self) -> None:
-        ends = topics.end_offsets(self.world.settings, ["page_view"])
-        self.world.catch_up(self.stream, "sessions")
-        self.archive.wait(
-            lambda: archived_positions(self.world.settings, ["page_view"]).covers(ends), 60, "the archive to catch up"
-        )
+        self.world.read_all(self.archive, self.stream, "sessions")
 
     def require_no_traces(self, name: str = NAME) -> None:
         settings = self.world.settings

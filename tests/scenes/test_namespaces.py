@@ -24,7 +24,6 @@ from tests.scenes.applications import Application, start
 from tests.scenes.leaving import NAME, Leaving
 from tests.scenes.traffic import Traffic, in_the_log
 from tests.servers import STORES, SharedServers, drop_database
-from truelog.archive.table import archived_positions
 from truelog.capture import slot, source_table
 from truelog.log import topics
 from truelog.storage.database import connect
@@ -161,25 +160,14 @@ def named(world: World) -> list[str]:
         return places_with(world.settings, connection, [NAME], ["erasure"])
 
 
-def read_all(world: World, stream: Application) -> None:
-    ends = topics.end_offsets(world.settings, ["page_view"])
-    world.catch_up(stream, "sessions")
-
-    def archived() -> None:
-        if not archived_positions(world.settings, ["page_view"]).covers(ends):
-            raise ServiceDown("the archive is behind")
-
-    until(archived, 60, "the archive at the end of the log")
-
-
 def test_people_who_are_forgotten_leave_the_environment_that_reads_too(left: tuple[World, World]) -> None:
     """The job of the DAG `forget` performs the erasure in the reader, whose archive and view had the people."""
     white, reader = left
     applications = [running(world) for world in left]
     white.traffic.send(200)
     Traffic(white.settings).send(100)
-    for world, (_, stream) in zip(left, applications, strict=True):
-        read_all(world, stream)
+    for world, (archive, stream) in zip(left, applications, strict=True):
+        world.read_all(archive, stream, "sessions")
         places = " ".join(named(world))
         assert ("state.sessions" in places, ".parquet" in places) == (True, True), places
     ask(white, "forget", *(word for number in range(2) for word in ("--subject", f"visitor_id={NAME}-{number}")))
