@@ -31,6 +31,7 @@ from tests.scenes.applications import start
 from truelog.apps import launcher
 from truelog.control import application
 from truelog.control.application import STREAM
+from truelog.control.view_status import STALLED, view_statuses
 from truelog.log import topics
 from truelog.log.kafka_producer import OutgoingRecord, make_producer
 from truelog.spark.submit import SPARK
@@ -182,7 +183,7 @@ class Measured:
                     marks.look(connection)
                     if not sender.is_alive() and marks.all_reached:
                         break
-            merges = _merges(connection) - merges
+            merges, reasons = _merges(connection) - merges, _reasons(connection)
         cost = used(before, self.meter.read())
         reached = len(traffic) / (marks.sent - before.at)
         cores = sum(cost.seconds.values()) / cost.wall
@@ -199,6 +200,7 @@ class Measured:
         for view, (delays, unreached) in sorted(marks.end(time.time()).items()):
             note = f"acknowledged to merged, {len(delays)} marked events, polled every {_LOOK_SECONDS * 1000:.0f} ms"
             note += f"; {unreached} of them were not reached and count until the end" if unreached else ""
+            note += f"; stalled: {reasons[view]}" if view in reasons else ""
             job, more = f"{named}: freshness of {view}", percentiles(delays)
             yield Row(job, OURS, reached, self.ran, note, more=more, other_cores=cost.other_cores)
 
@@ -259,6 +261,11 @@ def wait_until_merged(settings: Settings, views: Iterable[str], what: str) -> No
 def _merges(connection: Connection) -> int:
     row = connection.execute("SELECT coalesce(sum(merges), 0)::bigint FROM truelog.merge_tally").fetchone()
     return int(str(row and row[0]))
+
+
+def _reasons(connection: Connection) -> dict[str, str]:
+    """Why views are stalled. A row that says only how late such a view is would hide a defect."""
+    return {each.view: each.reason for each in view_statuses(connection) if each.state == STALLED}
 
 
 def _meter(settings: Settings) -> Meter:

@@ -44,7 +44,8 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** A plan of one partition, and what a task of Spark does with a partition: `local_task.py` says why. */
 public class LocalTask {
-    private static final AtomicLong LAST = new AtomicLong();
+    // Spark numbers its tasks from 0 on, and -1 and -1024 mean other writers of blocks than tasks.
+    private static final AtomicLong LAST = new AtomicLong(1L << 48);
     private static final long BATCH_ROWS = 10000L;
     private static final long BATCH_BYTES = 16L << 20;
 
@@ -86,7 +87,7 @@ public class LocalTask {
     /** Executes the plan, and writes its rows to a file of Arrow streams, one after the other. */
     public void write(String file) throws Throwable {
         SparkEnv env = SparkEnv.get();
-        long id = LAST.decrementAndGet(); // those of Spark are positive
+        long id = LAST.incrementAndGet();
         TaskMemoryManager memory = new TaskMemoryManager(env.memoryManager(), id);
         TaskContextImpl context = new TaskContextImpl(
             0, 0, 0, id, 0, 1, memory, properties, env.metricsSystem(), TaskMetrics.empty(), 1,

@@ -121,6 +121,14 @@ def test_nothing_of_an_execution_is_left(small: SparkSession, tmp_path: Path) ->
     assert java.org.apache.spark.TaskContext.get() is None
 
 
+def test_jobs_still_run_after_a_thousand_local_tasks(small: SparkSession, tmp_path: Path) -> None:
+    """Spark keeps the locks of the driver under the number -1024, and removes those of a task when the task ends."""
+    task = LocalTask(small.range(0, 1, 1, 1).toDF("n"))
+    for _ in range(1_100):
+        task.rows(tmp_path / "rows")
+    assert small.range(3).join(F.broadcast(small.range(2)), "id").count() == 2
+
+
 def test_a_plan_of_two_partitions_is_refused(small: SparkSession) -> None:
     with pytest.raises(FAILURES, match="2 partitions"):
         LocalTask(small.range(0, 10, 1, 2).toDF("n"))
