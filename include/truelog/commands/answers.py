@@ -34,14 +34,15 @@ class Said:
     places: Mapping[str, Mapping[str, Any]]  # by event id
 
 
-def store_coordinates(connection: Connection, event: str, records: Iterable[Coordinates]) -> None:
+def store_coordinates(connection: Connection, event: str, records: Iterable[Coordinates]) -> bool:
     """Store where accepted events are in the log. A record is an accepted event if its bytes are the same.
 
-    The commands whose events are all in the log are from now on answered with coordinates.
+    The commands whose events are all in the log are from now on answered with coordinates. Returns whether there are
+    accepted events among the records.
     """
     first = {each.event_id: each for each in reversed(list(records))}
     if not first:
-        return
+        return False
     found = connection.execute(
         'UPDATE truelog.command_event AS e SET partition = r.partition, "offset" = r."offset" '
         "FROM unnest(%s::text[], %s::bytea[], %s::integer[], %s::bigint[]) "
@@ -50,7 +51,7 @@ def store_coordinates(connection: Connection, event: str, records: Iterable[Coor
         (*map(list, zip(*first.values(), strict=True)), event),
     ).fetchall()
     if not found:
-        return
+        return False
     receipts = list({receipt for (receipt,) in found})
     # The reader of another fold may store where the other events of a command are. With this lock, the later one sees
     # that all of them are in the log.
@@ -61,6 +62,7 @@ def store_coordinates(connection: Connection, event: str, records: Iterable[Coor
         (LOG, receipts),
     )
     connection.execute(f"NOTIFY {READ}")
+    return True
 
 
 def settle(connection: Connection, receipt: uuid.UUID) -> None:

@@ -8,7 +8,7 @@ vanished while the view did not publish, or that a database restored from a back
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -160,18 +160,17 @@ class ViewFeed:
                 found.add(text)
         return found
 
-    def _traced(self, stored: Sequence[_Stored]) -> list[Row]:
+    def _traced(self, stored: Sequence[_Stored]) -> Iterable[Row]:
         """Rows of one transaction, with its trace."""
         first = stored[0]
         found = self._traces and self._traces.of(first.step, first.records, first.made_at)
         if not self._traces or not found:
-            return [self._row(each) for each in stored]
+            return self._rows(stored)
         step = Transaction(self.view, self.version, first.last, first.made_at)
         span = begin_publish(self._traces.spans, found, step, len(stored))
         if span:
             span.on_published = partial(self._store_trace, first.last)
-        traceparent = span.traceparent if span else found.traceparent
-        return [self._row(each, traceparent, span) for each in stored]
+        return self._rows(stored, span.traceparent if span else found.traceparent, span)
 
     def _store_trace(self, last: int, span: PublishSpan) -> None:
         """Let the API find the trace of the transaction with this last row."""
@@ -181,26 +180,31 @@ class ViewFeed:
             self._own | {"last": last, "trace": span.of_merge},
         )
 
-    def _row(self, stored: _Stored, traceparent: str = "", span: PublishSpan | None = None) -> Row:
-        identity = _id(stored.step, stored.number)
-        headers = {
+    def _rows(self, stored: Sequence[_Stored], traceparent: str = "", span: PublishSpan | None = None) -> Iterator[Row]:
+        """The records of one transaction. Most of their headers are the same, which are encoded once."""
+        first = stored[0]
+        same = {
             "truelog.view": self.view,
             "truelog.version": str(self.version),
-            "truelog.number": str(stored.number),
-            "truelog.last": str(stored.last),
-            "truelog.positions": json.dumps(json.loads(stored.positions), separators=(",", ":")),
+            "truelog.last": str(first.last),
+            "truelog.positions": json.dumps(json.loads(first.positions), separators=(",", ":")),
             "content-type": "application/json",
             "ce_specversion": "1.0",
-            "ce_id": identity,
-            "ce_type": "truelog.row.changed" if stored.value is not None else "truelog.row.removed",
             "ce_source": f"/views/{self.view}/v{self.version}",
-            "ce_time": stored.made_at.isoformat(),
+            "ce_time": first.made_at.isoformat(),
         }
         if traceparent:
-            headers[trace.NAME] = traceparent
-        value = None if stored.value is None else stored.value.encode()
-        encoded = {name: text.encode() for name, text in headers.items()}
-        return Row(stored.number, identity, self.name, stored.key.encode(), value, encoded, span)
+            same[trace.NAME] = traceparent
+        encoded = {name: text.encode() for name, text in same.items()}
+        for each in stored:
+            identity = _id(each.step, each.number)
+            own = {
+                "truelog.number": str(each.number).encode(),
+                "ce_id": identity.encode(),
+                "ce_type": b"truelog.row.changed" if each.value is not None else b"truelog.row.removed",
+            }
+            value = None if each.value is None else each.value.encode()
+            yield Row(each.number, identity, self.name, each.key.encode(), value, encoded | own, span)
 
 
 def _id(step: str, number: int) -> str:

@@ -107,13 +107,13 @@ class Shop:
         for name in self.readings:
             self.read_topic(self.connection, name, most)
 
-    def read_topic(self, connection: Connection, name: str, most: int = 1_000) -> None:
+    def read_topic(self, connection: Connection, name: str, most: int = 1_000) -> bool:
         reading = self.readings[name]
         begin = reading.offsets[PARTITION]
         values = self.topics[name][begin : begin + most]
         records = [LogRecord(PARTITION, begin + n, datetime.now(UTC), value) for n, value in enumerate(values)]
         portion = Portion(name, records, {PARTITION: begin + len(records)})
-        fold_portion(connection, TYPES[name], COMMANDS.folds[name], reading, portion)
+        return fold_portion(connection, TYPES[name], COMMANDS.folds[name], reading, portion)
 
 
 def statuses_of(decided: Sequence[Stored]) -> list[int]:

@@ -45,6 +45,7 @@ from truelog.support.settings import KafkaUser, Settings
 
 _PORTION = 1_000  # records
 _POLL_SECONDS = 0.5
+_REST_SECONDS = 0.05  # a transaction costs as much as dozens of events, so events that no command waits for may wait
 _CHECK_SECONDS = 10.0  # between two looks at the partitions
 _READING = {
     "group.id": "truelog-commands",  # required, but a reader with assigned partitions joins no group
@@ -136,17 +137,18 @@ class FoldReader:
                     return
                 checked = monotonic()
             portion = _portion(consumer, self._event)
-            if portion.ends:
-                self._fold(connection, reading, portion)
-            else:
+            if not portion.ends:
                 require_current(connection, self._event, reading)
+            elif not self._fold(connection, reading, portion) and len(portion.records) < _PORTION:
+                stopped.wait(_REST_SECONDS)
 
-    def _fold(self, connection: Connection, reading: Reading, portion: Portion) -> None:
+    def _fold(self, connection: Connection, reading: Reading, portion: Portion) -> bool:
         ends = Positions({portion.event: portion.ends}, {portion.event: reading.topic_id})
         event_registry.require_known(self._settings, connection, self._types, ends)
         event_type, fold = self._types[portion.event], self._catalogue.folds[portion.event]
-        fold_portion(connection, event_type, fold, reading, portion)
+        is_awaited = fold_portion(connection, event_type, fold, reading, portion)
         reach("fold.committed")
+        return is_awaited
 
 
 def _is_any(dropped: Range) -> bool:
@@ -158,8 +160,8 @@ def _is_other(ends: Positions, event: str, reading: Reading) -> bool:
     return ends.ids[event] != reading.topic_id or ends.offsets[event].keys() != reading.offsets.keys()
 
 
-def fold_portion(connection: Connection, event_type: EventType, fold: Fold, reading: Reading, portion: Portion) -> None:
-    """Fold the records, and advance the positions of `reading`."""
+def fold_portion(connection: Connection, event_type: EventType, fold: Fold, reading: Reading, portion: Portion) -> bool:
+    """Fold the records, and advance the positions of `reading`. Returns whether commands may wait for the records."""
     found = events.logged(event_type, portion.records)
     by_key: dict[KeyName, list[LoggedEvent]] = defaultdict(list)
     for each in found:
@@ -169,13 +171,14 @@ def fold_portion(connection: Connection, event_type: EventType, fold: Fold, read
         states.lock_keys(connection, by_key)
         lock_positions(connection, portion.event, reading)
         reach("fold.locked")
-        answers.store_coordinates(connection, portion.event, _coordinates(found, portion.records))
+        is_awaited = answers.store_coordinates(connection, portion.event, _coordinates(found, portion.records))
         before = states.read_logged(connection, by_key)
         after = {name: states.folded(fold, before[name], [e.payload for e in each]) for name, each in by_key.items()}
         states.write_logged(connection, after)
         advance(connection, portion.event, portion.ends)
         reach("fold.written")
     reading.offsets.update(portion.ends)
+    return is_awaited
 
 
 def _coordinates(found: Sequence[LoggedEvent | None], records: Sequence[LogRecord]) -> Iterator[answers.Coordinates]:

@@ -5,7 +5,9 @@ import threading
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,8 @@ from truelog.commands import catalogue, history
 from truelog.commands.claims import CLAIM
 from truelog.commands.decision import ACCEPTED, REFUSED
 from truelog.commands.folding import fold_reader
+from truelog.commands.folding.fold_reader import FoldReader, Portion
+from truelog.commands.folding.log_record import LogRecord
 from truelog.storage.database import Connection, connect, read_value
 from truelog.support.errors import ServiceDown, Stale
 from truelog.support.settings import Settings
@@ -60,7 +64,7 @@ def test_readers_of_two_folds_say_together_that_a_command_is_in_the_log(
 
         monkeypatch.setattr(fold_reader, "reach", reach)
         with ThreadPoolExecutor(2) as pool:
-            read = list[Future[None]]()
+            read = list[Future[bool]]()
             before = pool.submit(shop.read_topic, first, "cart_event")
             assert written.wait(deadline(30))
             read.append(pool.submit(shop.read_topic, second, CLAIM))
@@ -70,10 +74,53 @@ def test_readers_of_two_folds_say_together_that_a_command_is_in_the_log(
     assert (decided.is_in_log, decided.said) == (True, "log")
 
 
-def require_waiting_or_done(connection: Connection, backend: int, read: list[Future[None]]) -> None:
+def require_waiting_or_done(connection: Connection, backend: int, read: list[Future[bool]]) -> None:
     is_done = bool(read) and read[0].done()
     if not is_done and not read_value(connection, "SELECT cardinality(pg_blocking_pids(%s))", (backend,)):
         raise ServiceDown("it reads")
+
+
+def test_a_portion_with_an_accepted_event_is_awaited(shop: Shop) -> None:
+    fields: dict[str, Any] = {"cart_id": new_name(), "visitor_id": "v", "product": "lamp", "quantity": 1}
+    shop.bypass("cart_event", **fields, verb="added")
+    assert not shop.read_topic(shop.connection, "cart_event")
+    shop.decide(request("add_to_cart", **fields))
+    shop.publish()
+    assert shop.read_topic(shop.connection, "cart_event")
+
+
+@pytest.mark.parametrize(
+    ("is_awaited", "count", "rests"), [(False, 3, [0.05]), (True, 3, []), (False, 1_000, [])], ids=str
+)
+def test_a_reader_rests_after_a_small_portion_that_no_command_waits_for(
+    monkeypatch: pytest.MonkeyPatch, *, is_awaited: bool, count: int, rests: list[float]
+) -> None:
+    record = LogRecord(0, 7, datetime.now(UTC), b"{}")
+    found, stopped = [Portion(CLAIM, [record] * count, {0: 8})], Resting()
+
+    def next_portion(*_: object) -> Portion:
+        if not found:
+            stopped.set()
+        return found.pop() if found else Portion(CLAIM, [], {})
+
+    monkeypatch.setattr(fold_reader, "_portion", next_portion)
+    monkeypatch.setattr(fold_reader, "require_current", lambda *_: None)
+    monkeypatch.setattr(FoldReader, "_fold", lambda *_: is_awaited)
+    nothing: Any = None
+    FoldReader(nothing, nothing, CLAIM)._follow(nothing, nothing, nothing, nothing, stopped)
+    assert stopped.rests == rests
+
+
+class Resting(threading.Event):
+    """An event that is not waited for; `rests` are the seconds that it should have been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rests: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.rests.append(timeout)
+        return self.is_set()
 
 
 def test_an_event_with_the_id_of_an_accepted_event_is_not_that_event(shop: Shop) -> None:
