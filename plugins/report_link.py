@@ -1,6 +1,6 @@
-"""Links from a task to its results: a Truelog page and the Data Docs of the validation.
+"""Links from a task to its results: a Truelog page, and the Data Docs of the validation of an event type.
 
-Both links appear once the task is done and open inside Airflow.
+The links appear once the task is done and open inside Airflow.
 """
 
 from collections.abc import Callable, Collection
@@ -48,13 +48,12 @@ class QualityLink(BaseOperatorLink):
 
 
 class DataDocsLink(BaseOperatorLink):
-    """The Data Docs of the task's validation, rendered by Great Expectations."""
+    """The Data Docs of the task's event type, rendered by Great Expectations."""
 
     name = "Data Docs"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        arguments = operator.op_kwargs
-        parameters = {"run": ti_key.run_id, "of": arguments["view"] if "view" in arguments else arguments["event"]}
+        parameters = {"run": ti_key.run_id, "of": operator.op_kwargs["event"]}
         return f"{PLUGIN}/data-docs?{urlencode(parameters)}"
 
 
@@ -75,10 +74,10 @@ def reported(**kwargs: Any) -> Any:
 
 
 class ComparedTask(ReportedTask):
-    """Validates a comparison."""
+    """Validates the comparisons of a run."""
 
     custom_operator_name = "@compared"
-    operator_extra_links = (ReportLink(), DataDocsLink())
+    operator_extra_links = (ReportLink(),)
 
 
 class JudgedTask(ReportedTask):

@@ -6,7 +6,8 @@ passes the view's own checks.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -26,6 +27,8 @@ from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.view import View
+
+log = logging.getLogger("truelog.reconcile")
 
 # The most rows of the earlier EQUAL comparisons since which no row may have gone. Rows go while an erasure is performed
 # and when a topic is judged again. A job that began before that may compare by the former reading for a while.
@@ -82,6 +85,24 @@ def require_conclusive(settings: Settings, run: str) -> None:
         unknown = [c for c in _comparisons(connection, run).values() if c.verdict == "UNKNOWN" and not c.refused]
     if unknown:
         raise ArchiveBehind("; ".join(f"UNKNOWN: {c.view}: {c.reason}" for c in unknown))
+
+
+def validate_views(settings: Settings, run: str, views: Iterable[str], since: datetime) -> dict[str, str]:
+    """Validate the run's comparison of each view, as `validate_run` does. Return what failed, by view.
+
+    A view that cannot be validated fails alone.
+    """
+    failed = dict[str, str]()
+    for view in views:
+        try:
+            failed[view] = "; ".join(validate_run(settings, run, view, since).failed)
+        except BadInput as error:
+            failed[view] = str(error)
+        except Exception as error:  # the file of a view may contain anything
+            log.exception("%s could not be validated", view)
+            failed[view] = f"{type(error).__name__}: {error}"
+        log.info("%s: %s", view, failed[view] or "valid")
+    return {view: reason for view, reason in failed.items() if reason}
 
 
 def validate_run(settings: Settings, run: str, view: str, since: datetime | None = None) -> ValidationResult:
