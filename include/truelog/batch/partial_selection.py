@@ -8,6 +8,7 @@ V counts exactly once.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 from truelog.erasure.ledger import TouchedDay
 from truelog.log.positions import Positions, Range
@@ -22,6 +23,7 @@ class PartialRange:
     end: Positions
     readings: Mapping[str, int] = field(default_factory=dict)  # by which the records were judged, 0 if absent
     erasures: frozenset[str] = frozenset()  # that had erased records which decide about this day, when it was read
+    id: str = field(default_factory=lambda: uuid4().hex, compare=False)  # no other partial has it; "" of early releases
 
     @property
     def offset_ranges(self) -> list[Range]:

@@ -178,12 +178,11 @@ def _name(table: Table) -> str:
 
 def _to_text(covered: PartialRange) -> str:
     parts = [covered.begin.with_ids(), covered.end.with_ids(), json.dumps(covered.readings)]
-    if covered.erasures:  # an earlier release can read all other partials
-        parts.append(json.dumps(sorted(covered.erasures)))
-    return "\n".join(parts)
+    return "\n".join([*parts, json.dumps(sorted(covered.erasures)), covered.id])
 
 
 def _to_range(day: datetime, covers: str) -> PartialRange:
-    begin, end, readings, *erasures = covers.split("\n")
-    known = frozenset(json.loads(erasures[0])) if erasures else frozenset[str]()
-    return PartialRange(day, Positions.from_text(begin), Positions.from_text(end), json.loads(readings), known)
+    begin, end, readings, *more = covers.split("\n")  # an early release wrote neither erasures nor an id
+    erasures, partial, *_ = [*more, *("[]", "")[len(more) :]]
+    spans = Positions.from_text(begin), Positions.from_text(end)
+    return PartialRange(day, *spans, json.loads(readings), frozenset(json.loads(erasures)), partial)

@@ -77,15 +77,8 @@ def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, u
 
 
 def _replace_partials(rebuilder: Rebuilder, covered: PartialRange) -> int:
-    """Replace the log day's partial of each table to which events are added, and return the keys of the first.
-
-    The proof of the former partials goes first, because nothing has compared the new ones with the raw bytes.
-    """
+    """Replace the log day's partial of each table to which events are added, and return the keys of the first."""
     context, keys = rebuilder.context, list[int]()
-    rebuilder.connection.execute(
-        "DELETE FROM truelog.proof WHERE (view, version, day) = (%s, %s, %s)",
-        (rebuilder.compiled.name, rebuilder.compiled.view.version, covered.day),
-    )
     for each in kinds.daily(rebuilder.compiled):
         topics, readings = each.view.topics, rebuilder.readings_of(each)
         erased = partials.touched_days(context.settings, each).erasures(covered.day, rewritten=True)  # before reading

@@ -257,6 +257,7 @@ COMMENT ON TABLE truelog.repair IS 'Each row that a repair changed, with its val
 
 CREATE TABLE truelog.proof (
     view text, version integer, day timestamptz, proved_at timestamptz NOT NULL DEFAULT now(),
+    partials text NOT NULL DEFAULT '',  -- the ids of the partials that were compared
     PRIMARY KEY (view, version, day)
 );
 COMMENT ON TABLE truelog.proof IS 'When each partial was last compared with the raw bytes of its day';
