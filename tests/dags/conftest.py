@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.dags.dag_files import load_dags
 from tests.servers import SharedServers
 from truelog.support.settings import PROJECT
 
@@ -34,9 +35,7 @@ def _plugins() -> Iterator[None]:
 def dags(servers: SharedServers, _plugins: None) -> "DagBag":
     """All DAG files, loaded once."""
     assert "airflow" not in sys.modules or os.environ["AIRFLOW_HOME"] == _HOME.name
-    from airflow.dag_processing.dagbag import DagBag
-
-    return DagBag(dag_folder=PROJECT / "dags")
+    return load_dags(PROJECT / "dags")
 
 
 @pytest.fixture(scope="session")

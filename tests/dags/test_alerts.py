@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
+from tests.dags.dag_files import load_dags
 from tests.dags.looks import payload
 from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
@@ -65,9 +66,7 @@ def test_no_receiver_is_configured_by_default(dags: "DagBag") -> None:
 
 
 def test_each_configured_receiver_has_a_dag(dags: "DagBag", receiving: Settings) -> None:
-    from airflow.dag_processing.dagbag import DagBag
-
-    bag = DagBag(dag_folder=PROJECT / "dags" / "alerts.py")
+    bag = load_dags(PROJECT / "dags" / "alerts.py")
     assert bag.import_errors == {}
     assert set(bag.dags) == {"alerts_alertmanager", "heartbeat"}
     for dag in bag.dags.values():
@@ -114,10 +113,9 @@ def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
     dags: "DagBag", receiving: Settings, database: Connection, listener: Listener
 ) -> None:
     """Tries follow the delays that Airflow computes, on the database clock. The incident ends during the outage."""
-    from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk.exceptions import TaskDeferred
 
-    dag = DagBag(dag_folder=PROJECT / "dags" / "alerts.py").dags["alerts_alertmanager"]
+    dag = load_dags(PROJECT / "dags" / "alerts.py").dags["alerts_alertmanager"]
     task: Any = dag.get_task("tell")
     assert (type(dag.timetable).__name__, dag.max_consecutive_failed_dag_runs) == ("ContinuousTimetable", 0)
 

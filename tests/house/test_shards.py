@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import PROJECT, files
-from tests.plugins.shards import IN_EACH, is_in
+from tests.plugins.shards import IN_EACH, divided, is_in
 
 FILES = [f"test_{number:02}.py" for number in range(20)]
 TWO_FILES = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")
@@ -52,7 +52,16 @@ def test_every_file_is_in_a_shard_and_the_chosen_ones_are_in_each() -> None:
     found = [str(path.relative_to(PROJECT)) for path in files(PROJECT, "tests/*test_*.py")]
     for number in (1, 2):
         shard = [file for file in found if is_in(f"{number}/2", file)]
-        assert 0.4 < len(shard) / len(found) < 0.7
+        assert 0.3 < len(shard) / len(found) < 0.8
         assert {file for file in found if file.startswith(IN_EACH)} <= {*shard}
     assert all(is_in("1/2", file) or is_in("2/2", file) for file in found)
     assert all(any(file.startswith(each) for file in found) for each in IN_EACH)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_shards_cost_about_the_same(count: int) -> None:
+    costs = {f"tests/test_{number}.py": 100 / number for number in range(1, 200)} | dict.fromkeys(IN_EACH, 1_000.0)
+    found = divided(costs, count)
+    assert found.keys() == costs.keys() - {*IN_EACH}
+    sums = [sum(costs[file] for file, shard in found.items() if shard == number) for number in range(count)]
+    assert max(sums) - min(sums) < 0.02 * sum(sums)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tests.beds.world import World
 from tests.command import answer
 from tests.deadline import deadline
+from tests.deleted_records import delete_records
 from tests.library.listener import listening
 from tests.library.relay.received import received
 from tests.scenes.applications import Application, start
@@ -268,10 +269,7 @@ def drop_by_retention(world: World, end: int) -> None:
     """Write nine records, and drop the records before `end` before they are archived."""
     write_to_partition_1(world, 9)
     place = TopicPartition(OTHER_TOPIC, 1, end)
-    broker = topics.client(
-        world.settings, KafkaUser.ADMIN
-    )  # kept in a variable, because its futures end with the client
-    broker.delete_records([place])[place].result(deadline(30))
+    delete_records(topics.client(world.settings, KafkaUser.ADMIN), place)
 
 
 def suspended_topics(world: World) -> dict[str, str]:

@@ -21,6 +21,7 @@ import runtime
 from tests.beds.archived import drop_archive
 from tests.command import answer, truelog
 from tests.deadline import deadline, until
+from tests.deleted_records import delete_records
 from tests.scenes import replay_process
 from tests.scenes.collector_client import Client, read
 from tests.scenes.declared import removed_at_the_end
@@ -298,8 +299,7 @@ def archive(settings: Settings, event_type: EventType) -> None:
         append = Append(topic, topic_id, progress.positions, dict(ends.offsets[topic]), records, tuple(files))
         commit(catalog, append)
     drop = [TopicPartition(topic, partition, end) for partition, end in ends.offsets[topic].items()]
-    for future in broker.delete_records(drop).values():
-        future.result(deadline(30))
+    delete_records(broker, *drop)
 
 
 @pytest.fixture

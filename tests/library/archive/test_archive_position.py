@@ -9,6 +9,7 @@ from confluent_kafka import Producer, TopicPartition
 from tests.beds.archived import drop_archive
 from tests.command import truelog
 from tests.deadline import deadline, until
+from tests.deleted_records import delete_records
 from tests.library.registered import forget, forget_rows
 from truelog.archive import accept_loss
 from truelog.archive.audit_evidence import run_audit
@@ -67,8 +68,7 @@ def delete(settings: Settings) -> None:
 
 
 def retention_drops(settings: Settings, below: int) -> None:
-    broker, end = topics.client(settings, KafkaUser.ADMIN), TopicPartition(NAME, 0, below)
-    broker.delete_records([end])[end].result(deadline(30))
+    delete_records(topics.client(settings, KafkaUser.ADMIN), TopicPartition(NAME, 0, below))
 
 
 def verdict(settings: Settings) -> str:

@@ -17,6 +17,7 @@ from pyiceberg.table import WriteTask
 
 from tests.beds.archived import drop_archive
 from tests.deadline import deadline, until
+from tests.deleted_records import delete_records
 from tests.library.archive_files import MORNING
 from tests.library.restored_catalog import restored
 from truelog.archive.audit import OffsetGap
@@ -127,8 +128,7 @@ def archived_transaction(archive: Archive) -> list[DataFile]:
     found = [message.offset() or 0 for message in messages(archive.settings, TOPIC, 0, begin, end)]
     assert found == [begin]
     files = archive.add(end, rows_at(range(begin, begin + 1), archive.type))
-    dropped, broker = TopicPartition(TOPIC, 0, end), topics.client(archive.settings, KafkaUser.ADMIN)
-    broker.delete_records([dropped])[dropped].result(deadline(30))
+    delete_records(topics.client(archive.settings, KafkaUser.ADMIN), TopicPartition(TOPIC, 0, end))
     return files
 
 

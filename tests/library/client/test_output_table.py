@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from tests.deadline import deadline, until
+from tests.deleted_records import delete_records
 from tests.library.relay.published import Published, declared, deployed, publish_all
 from truelog.client import output_table
 from truelog.client.errors import Unavailable
@@ -189,7 +190,7 @@ def test_a_reader_whose_next_record_was_deleted_begins_again(
         view.change({"p1": "2", "p3": "3"}, "p2")
         publish_all(view.settings)
         admin = topics.client(view.settings, KafkaUser.ADMIN)
-        admin.delete_records([partition])[partition].result(deadline(10))
+        delete_records(admin, partition)
         view.change({"p1": "4"})
         publish_all(view.settings)
         table._consumer.resume([partition])

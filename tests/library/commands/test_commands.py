@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.command import answer, truelog
-from tests.deadline import deadline, until
+from tests.deadline import until
+from tests.deleted_records import delete_records
 from tests.library.commands.command_client import (
     CART,
     Collector,
@@ -251,9 +252,7 @@ def archive_and_drop(settings: Settings, topic: str) -> None:
         made = tuple(file.data_file for file in files)
         commit(catalog, Append(topic, ends.ids[topic], begin, dict(ends.offsets[topic]), records, made))
     dropped = [TopicPartition(topic, partition, end) for partition, end in ends.offsets[topic].items()]
-    broker = topics.client(settings, KafkaUser.ADMIN)  # without a name, it would end before its answers
-    for answered in broker.delete_records(dropped).values():
-        answered.result(deadline(30))
+    delete_records(topics.client(settings, KafkaUser.ADMIN), *dropped)
 
 
 def test_a_database_from_a_backup_knows_every_published_claim(platform: Settings) -> None:

@@ -10,6 +10,7 @@ from pydantic import Field, create_model
 
 from runtime import kafka, namespace
 from tests.deadline import deadline
+from tests.deleted_records import delete_records
 from tests.library.two_environments import outside
 from tests.library.whole_environments import destroyed_afterwards, reading, set_up
 from truelog.control import event_files, event_registry, foreign_events
@@ -40,10 +41,7 @@ def red(platform: Settings) -> Iterator[Settings]:
     with destroyed_afterwards(set_up(platform, "red")) as made:
         topics.sync_topics(made, {NAME: remark(20)})
         send(made, 5)
-        cut = [TopicPartition(f"red.{NAME}", 0, 2)]
-        broker = outside(made)  # in a variable, because its requests end with the client
-        for deleted in broker.delete_records(cut).values():
-            deleted.result(deadline(30))
+        delete_records(outside(made), TopicPartition(f"red.{NAME}", 0, 2))
         event_registry.register(made, remark(20))
         yield made
 

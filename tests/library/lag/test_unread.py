@@ -18,6 +18,7 @@ from runtime import keeper
 from runtime.service import log_file
 from tests.builders.views import a_view, merged_to
 from tests.deadline import deadline, until
+from tests.deleted_records import delete_records
 from tests.scenes.traffic import Traffic, messages_in_the_log
 from truelog.archive import table as archive_table
 from truelog.control.application import ARCHIVE
@@ -103,8 +104,7 @@ def test_if_retention_dropped_the_record_the_age_is_that_of_the_first_remaining(
     for n in range(10):
         producer.produce("dropped", str(n).encode())
     assert producer.flush(deadline(30)) == 0
-    for cut in broker.delete_records([TopicPartition("dropped", 0, 6)]).values():
-        cut.result()
+    delete_records(broker, TopicPartition("dropped", 0, 6))
     before, late = time.time(), Positions({"dropped": {0: 2}})
     [parts] = lags(platform, {"late": late}, topics.ends(broker, ["dropped"])).values()
     after, since = time.time(), unread_since(platform, late, "dropped")["dropped", 0]

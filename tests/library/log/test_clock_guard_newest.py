@@ -11,6 +11,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.deadline import deadline
+from tests.deleted_records import delete_records
 from tests.laws.naive_clock import START
 from truelog.log.clock_guard import newest_tick
 from truelog.schema.event import FUTURE_LIMIT
@@ -90,7 +91,5 @@ def test_only_the_last_hundred_records_are_read(ticks: Ticks) -> None:
 
 def test_records_that_retention_has_removed_are_not_asked_for(ticks: Ticks) -> None:
     ticks.send(*times([7, 8, 2, 1]))
-    admin = AdminClient(ticks.settings.kafka())
-    [deleted] = admin.delete_records([TopicPartition(ticks.topic, 0, 2)]).values()
-    deleted.result(deadline(30))
+    delete_records(AdminClient(ticks.settings.kafka()), TopicPartition(ticks.topic, 0, 2))
     assert ticks.newest() == START + 2 * SECOND

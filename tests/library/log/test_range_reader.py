@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.deadline import deadline
+from tests.deleted_records import delete_records
 from truelog.log import range_reader, topics
 from truelog.log.positions import Range
 from truelog.support.errors import ServiceDown
@@ -209,8 +210,7 @@ class TestShortRangesFail:
         assert log.read(Range(log.topic, 1, 20, begin + 4)) == log.expected(Range(log.topic, 1, 20, begin + 4))
 
     def test_dropped_by_retention(self, log: Log) -> None:
-        admin, low = AdminClient(log.settings.kafka()), TopicPartition(log.topic, 0, 2)
-        admin.delete_records([low])[low].result(deadline(30))
+        delete_records(AdminClient(log.settings.kafka()), TopicPartition(log.topic, 0, 2))
         with pytest.raises(ServiceDown, match="cannot return"):
             log.read(Range(log.topic, 0, 1, 22))
         assert log.read(Range(log.topic, 0, 2, 22)) == log.expected(Range(log.topic, 0, 2, 22))

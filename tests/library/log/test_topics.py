@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.deadline import deadline
+from tests.deleted_records import delete_records
 from truelog.log import admin_client, topics
 from truelog.log.positions import Positions
 from truelog.schema.event import Event, EventType, Topic
@@ -152,5 +153,4 @@ def test_end_offsets_and_the_offsets_that_retention_left(kafka: Settings, admin:
 
 
 def _delete_before(admin: AdminClient, partition: int, offset: int) -> None:
-    for future in admin.delete_records([TopicPartition("visits", partition, offset)]).values():
-        future.result()
+    delete_records(admin, TopicPartition("visits", partition, offset))

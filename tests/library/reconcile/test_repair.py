@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from tests.beds.archived import Archived, change
 from tests.beds.lab import Lab
 from tests.deadline import deadline, until
+from tests.deleted_records import delete_records
 from tests.library.letters import Letters, archive, send
 from truelog import Sum, View
 from truelog.control.view_loader import LoadedViews
@@ -221,11 +222,7 @@ def test_records_that_kafka_deleted_are_read_from_the_archive(letters: Letters) 
 
 def _drop(settings: Settings, before: Positions) -> None:
     places = [TopicPartition(topic, partition, before.at(topic, partition)) for topic, partition in before.partitions()]
-    broker = topics.client(
-        settings, KafkaUser.ADMIN
-    )  # in a variable, because a garbage-collected client never delivers its results
-    for dropped in broker.delete_records(places).values():
-        dropped.result()
+    delete_records(topics.client(settings, KafkaUser.ADMIN), *places)
 
 
 def _require_waiting(settings: Settings) -> None:

@@ -18,6 +18,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tests.deadline import deadline, until
+from tests.deleted_records import delete_records
 from truelog.archive import accept_loss, catalog_pointer
 from truelog.archive.catalog_pointer import metadata_locations
 from truelog.archive.table import ensure_table, identifier, open_catalog
@@ -82,8 +83,7 @@ class Case:
         for _ in range(3):
             producer.produce(BAD, b"{}", partition=0)
         assert producer.flush(deadline(10)) == 0
-        end = TopicPartition(BAD, 0, 2)
-        self.broker.delete_records([end])[end].result(deadline(30))
+        delete_records(self.broker, TopicPartition(BAD, 0, 2))
 
     def accept(self) -> None:
         """While the archive application is running."""

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.deadline import deadline, until
+from tests.deleted_records import delete_records
 from tests.library.commands.decisions import claim, require_accepted
 from tests.library.commands.folding.parcels import commands_on, confirmed, reading, register, send, sending, state_of
 from truelog.commands.claims import CLAIM
@@ -45,9 +46,7 @@ def test_an_event_type_that_is_not_registered_stops_no_other_fold(
 
 
 def drop(settings: Settings, topic: str) -> None:
-    broker = topics.client(settings, KafkaUser.ADMIN)
-    [answered] = broker.delete_records([TopicPartition(topic, 0, 1)]).values()
-    answered.result(deadline(30))
+    delete_records(topics.client(settings, KafkaUser.ADMIN), TopicPartition(topic, 0, 1))
 
 
 def break_down(_: State, event: Payload) -> State:
