@@ -23,7 +23,7 @@ from truelog.quality import gx_runner
 from truelog.quality.gx_docs import DocsHead
 from truelog.quality.gx_runner import ValidationResult, ValidationRule
 from truelog.storage.database import Connection, connect, read_value
-from truelog.support.errors import ArchiveBehind, BadInput
+from truelog.support.errors import ArchiveBehind, BadInput, TruelogError, describe
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.view import View
@@ -96,11 +96,10 @@ def validate_views(settings: Settings, run: str, views: Iterable[str], since: da
     for view in views:
         try:
             failed[view] = "; ".join(validate_run(settings, run, view, since).failed)
-        except BadInput as error:
-            failed[view] = str(error)
         except Exception as error:  # the file of a view may contain anything
-            log.exception("%s could not be validated", view)
-            failed[view] = f"{type(error).__name__}: {error}"
+            if not isinstance(error, TruelogError):
+                log.exception("%s could not be validated", view)
+            failed[view] = describe(error)
         log.info("%s: %s", view, failed[view] or "valid")
     return {view: reason for view, reason in failed.items() if reason}
 
