@@ -68,7 +68,7 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
         if archived.covers(wanted):
             return
         if time.monotonic() > deadline:
-            missing = sum(r.end - r.start for r in archived.ranges_to(wanted))
+            missing = archived.records_to(wanted)
             raise ArchiveBehind(f"the archive is {missing} events behind. Is the archive application running?")
         time.sleep(_PAUSE_SECONDS)
 

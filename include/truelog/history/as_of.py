@@ -109,7 +109,7 @@ def positions_at(rebuilder: Rebuilder, at: datetime | None) -> tuple[clock.Tick,
         raise BadInput(f"the log's clock {begins}.")
     ends = tick.ends.only(reads).offsets
     positions = Positions({**ends, clock.TOPIC: {0: tick.offset + 1}}, archived.ids)
-    if behind := sum(each.end - each.start for each in archived.ranges_to(positions)):
+    if behind := archived.records_to(positions):
         raise ArchiveBehind(
             f"the archive lacks {behind} records that were in the log at {timestamps.to_text(at or tick.time)}. "
             f"Choose an earlier time, or repeat the query in a minute."

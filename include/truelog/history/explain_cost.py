@@ -19,7 +19,7 @@ def archived_end(settings: Settings, reads: Iterable[str], positions: Positions)
     archived = archived_positions(settings, wanted.offsets)
     archived.require_same_topics(wanted)
     end = wanted.earliest(archived)
-    return end, sum(each.end - each.start for each in end.ranges_to(wanted))
+    return end, end.records_to(wanted)
 
 
 def explain_cost(settings: Settings, name: str, view: View) -> ScanCost:

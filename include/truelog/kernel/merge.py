@@ -79,12 +79,12 @@ class Merge:
     def records(self, compiled: CompiledView) -> int:
         """The number of records that the view reads in this merge, counted by their offsets."""
         end = self.end.only(compiled.view.reads)
-        return sum(each.end - each.start for each in self.begin.only(compiled.view.reads).ranges_to(end))
+        return self.begin.only(compiled.view.reads).records_to(end)
 
     def few_records(self, compiled: CompiledView) -> list[Range]:
         """The records of the merge, or none if they are many."""
-        ranges = self.begin.only(compiled.view.topics).ranges_to(self.end.only(compiled.view.topics))
-        return ranges if sum(each.end - each.start for each in ranges) <= _FEW else []
+        begin, end = self.begin.only(compiled.view.topics), self.end.only(compiled.view.topics)
+        return begin.ranges_to(end) if begin.records_to(end) <= _FEW else []
 
 
 def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: lease.Holder | None = None) -> None:

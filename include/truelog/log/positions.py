@@ -91,6 +91,10 @@ class Positions:
         """The range from these positions to `end`, for each partition in which `end` is ahead."""
         return [Range(t, p, self.at(t, p), end.at(t, p)) for t, p in end.partitions() if end.at(t, p) > self.at(t, p)]
 
+    def records_to(self, end: "Positions") -> int:
+        """The number of records from these positions to `end`, by their offsets."""
+        return sum(each.end - each.start for each in self.ranges_to(end))
+
     def require_same_topics(self, other: "Positions") -> None:
         """Raise TopicRecreated if a topic was deleted and created again between the two positions."""
         for topic in self.ids.keys() & other.ids.keys():

@@ -7,6 +7,7 @@ Every declared field of a record is validated, but only the columns that are nee
 costs time in Python and in the JVM. An event type none of whose columns are needed has no struct.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
@@ -25,12 +26,24 @@ from truelog.schema.event_version import judge
 from truelog.support.settings import KafkaUser, Settings
 
 RECORDS_PER_TASK = 20_000
+_FEW = 100_000  # records of all topics, which one process decodes in about a second
 
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 EventFrames = Mapping[str, DataFrame]  # the valid events of each topic: the arguments of a transform
 Columns = Mapping[str, Collection[str]]  # of each topic, the columns that are needed; an absent topic needs them all
 _Batches = Iterable[pa.RecordBatch]
 _Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]
+
+
+def are_few(ranges: Iterable[Range]) -> bool:
+    """Whether no topic has more records in these ranges than one task decodes, and all topics have at most 100,000.
+
+    A view reads few topics. So with traffic of many types, all records may be more than those of one task.
+    """
+    records = Counter[str]()
+    for each in ranges:
+        records[each.topic] += each.end - each.start
+    return max(records.values(), default=0) <= RECORDS_PER_TASK and records.total() <= _FEW
 
 
 def schema(event_type: EventType) -> StructType:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from truelog.log import range_reader
 from truelog.log.positions import Range
-from truelog.log.records import RECORDS_PER_TASK, Columns
+from truelog.log.records import Columns, are_few
 from truelog.schema.event import EventTypes
 from truelog.spark.class_archive import is_local
 from truelog.spark.scratch import process_folder
@@ -38,8 +38,8 @@ class BatchFiles:
         self.slots = threading.Semaphore(os.cpu_count() or 1)  # plans that run at the same time
 
     def are_for(self, ranges: Sequence[Range]) -> bool:
-        """Whether a batch of these ranges of the log is small: one task could decode it."""
-        return self.is_local and sum(each.end - each.start for each in ranges) <= RECORDS_PER_TASK
+        """Whether a batch of these ranges of the log is small."""
+        return self.is_local and are_few(ranges)
 
     def write(self, kept: ExitStack, types: EventTypes, ranges: Sequence[Range], needed: Columns) -> EventFiles:
         """Read and decode a batch. Its files are deleted when `kept` is closed.

@@ -53,7 +53,7 @@ class Portions:
     def next(
         self, connection: Connection, view: CompiledView, span: tuple[Positions, Positions], *, again: bool
     ) -> Iterator[EventRange]:
-        """The first portion of the records of a span, for a view at its beginning. The portion may end past the span.
+        """The records of a span, for a view at its beginning. A portion of recent batches may end past the span.
 
         If `again`, it is read from the log, although recent batches may have its records.
         """
@@ -82,7 +82,7 @@ class Portions:
         self, kept: ExitStack, connection: Connection, view: CompiledView, span: tuple[Positions, Positions]
     ) -> EventRange:
         """Records of the log, which are read once however often the portion is used."""
-        begin, end = span[0], span[0].portion_to(span[1], self.settings.max_offsets_per_trigger)
+        begin, end = span
         declared, needed = self._declared
         epochs = self.guard.take_epochs(end)
         types = {topic: declared[topic] for topic in end.offsets}

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from truelog.kernel.apply_batch import EventRange
-from truelog.log.positions import Positions
-from truelog.log.records import RECORDS_PER_TASK
+from truelog.log.positions import Positions, Range
+from truelog.log.records import are_few
 
 _MOST_BATCHES = 60  # also of a quiet log, where a batch has a tick and nothing else
 
@@ -24,7 +25,7 @@ Tasks = Sequence["Future[None]"]
 @dataclass(frozen=True)
 class _Kept:
     batch: EventRange
-    records: int
+    ranges: Sequence[Range]
     resources: ExitStack  # deletes the batch's files
     tasks: Tasks  # of the views that read these files
 
@@ -38,11 +39,11 @@ class RecentBatches:
 
     def add(self, batch: EventRange, resources: ExitStack, tasks: Tasks) -> None:
         """Keep a batch of files, or one without events. Other views may still be added to `tasks`."""
-        records = sum(each.end - each.start for each in batch.begin.ranges_to(batch.end))
+        ranges = batch.begin.ranges_to(batch.end)
         with self._lock:
             if self._kept and not _equal(self._kept[-1].batch.end, batch.begin):
                 self._forget(0)
-            self._kept.append(_Kept(batch, records, resources, tasks))
+            self._kept.append(_Kept(batch, ranges, resources, tasks))
             while len(self._kept) > 1 and self._are_too_many():  # the new batch is about to be used
                 self._forget(len(self._kept) - 1)
 
@@ -64,7 +65,7 @@ class RecentBatches:
             yield batches[next(begins, len(batches)) :]
 
     def _are_too_many(self) -> bool:
-        return len(self._kept) > _MOST_BATCHES or sum(each.records for each in self._kept) > RECORDS_PER_TASK
+        return len(self._kept) > _MOST_BATCHES or not are_few(chain(*(each.ranges for each in self._kept)))
 
     def _forget(self, remaining: int) -> None:
         while len(self._kept) > remaining:

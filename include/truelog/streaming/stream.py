@@ -195,8 +195,7 @@ class Stream:
         A large batch waits longer. Otherwise no view would finish a backlog's batch in time, and each would have to
         read the next records on its own.
         """
-        records = sum(each.end - each.start for each in begin.ranges_to(end))
-        return self.settings.batch_grace_seconds * max(1.0, records / _RECORDS_IN_GRACE)
+        return self.settings.batch_grace_seconds * max(1.0, begin.records_to(end) / _RECORDS_IN_GRACE)
 
     @contextmanager
     def _decoded(self, begin: Positions, end: Positions, epochs: Epochs | None) -> "Iterator[_Decoded]":

@@ -18,6 +18,7 @@ from truelog.control import view_status
 from truelog.kernel import merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
+from truelog.log.records import RECORDS_PER_TASK
 from truelog.storage.database import Connection, connect
 from truelog.streaming.portions import Portions
 from truelog.support.errors import Fenced
@@ -26,6 +27,8 @@ from truelog.tables.compiled_view import CompiledView
 from truelog.tables.staging.repeated_plans import RepeatedPlans
 
 _LONGEST_PAUSE = 60.0  # seconds
+_PORTION_SHARE = 1 / 3  # of `hang_seconds`: how long a step should take at most
+_TELLING_RECORDS = 5_000  # a step with fewer says little about how many a view can apply in a second
 
 log = logging.getLogger("truelog.stream")
 
@@ -67,6 +70,7 @@ class Progress:
     connection: Connection | None = None
     positions: Positions | None = None
     step_seconds: float = math.inf  # duration of the last step
+    pace: float = math.inf  # records per second of the last step that had many; infinite before the first one
     step_began: datetime | None = None  # when the current step began; None between steps
     failures: int = 0  # consecutive failures
     paused_until: float = 0.0  # by the monotonic clock
@@ -75,6 +79,26 @@ class Progress:
         """How long the current step has run, in seconds."""
         return (datetime.now(UTC) - self.step_began).total_seconds() if self.step_began else 0.0
 
+    def after_step(self, connection: Connection, reached: Positions) -> "Progress":
+        """The progress once the current step has brought the view from its positions to `reached`."""
+        seconds, records = self.step_lasts(), self.positions.records_to(reached) if self.positions else 0
+        pace = records / max(seconds, 0.001) if records >= _TELLING_RECORDS else self.pace
+        return Progress(connection, reached, seconds, pace)
+
+    def most_records(self, settings: Settings) -> float:
+        """How many records the next step should have at most, so that it takes a third of what counts as a hang.
+
+        So a slow view that is far behind often commits what it has done. Without this limit, a step could take
+        minutes: readers would see no progress, the view would be reported as stalled, and a crash would lose all of
+        it. A small batch is always allowed, because the view has its plans already. The limit is infinite for a view
+        that never had many records.
+        """
+        return max(self.pace * settings.hang_seconds * _PORTION_SHARE, RECORDS_PER_TASK)
+
+    def portion_to(self, positions: Positions, end: Positions, settings: Settings) -> Positions:
+        """Where the next portion of a view at `positions` ends on its way to `end`."""
+        return positions.portion_to(end, int(min(self.most_records(settings), settings.max_offsets_per_trigger)))
+
     def is_nearly_at(self, end: Positions, settings: Settings) -> bool:
         """Whether one more portion brings the view to the end, and no step takes longer than a batch waits.
 
@@ -82,7 +106,7 @@ class Progress:
         """
         if self.positions is None or max(self.step_seconds, self.step_lasts()) > settings.batch_grace_seconds:
             return False
-        return self.positions.portion_to(end, settings.max_offsets_per_trigger).covers(end)
+        return self.portion_to(self.positions, end, settings).covers(end)
 
 
 class ViewTask:
@@ -112,11 +136,11 @@ class ViewTask:
         """
         try:
             connection, positions = self._open()
-            self.progress = Progress(connection, positions, self.progress.step_seconds)
+            self.progress = Progress(connection, positions, self.progress.step_seconds, self.progress.pace)
             while not self._is_done(positions):
                 self.progress = replace(self.progress, step_began=datetime.now(UTC))
                 positions = self._step(connection, positions, batch)
-                self.progress = Progress(connection, positions, self.progress.step_lasts())
+                self.progress = self.progress.after_step(connection, positions)
         except Fenced:
             raise
         except Exception as error:
@@ -147,16 +171,19 @@ class ViewTask:
 
     def _step(self, connection: Connection, positions: Positions, batch: EventRange) -> Positions:
         view, names = self._view, self._view.compiled.view.topics
-        if positions.covers(batch.begin.only(names)) and not positions.covers(batch.end.only(names)):
+        lacking, settings = positions.records_to(batch.end.only(names)), view.applier.settings
+        most = math.inf if batch.files is not None else self.progress.most_records(settings)
+        if positions.covers(batch.begin.only(names)) and 0 < lacking <= most:
             return view.applier.apply(connection, view.compiled, batch, positions, view.repeated)
-        span, again = (positions, self._target), self.failures > 0
+        span = positions, self.progress.portion_to(positions, self._target, settings)
+        again = self.failures > 0
         with view.portions.next(connection, view.compiled, span, again=again) as portion:
             return view.applier.apply(connection, view.compiled, portion, positions, view.repeated)
 
     def _fail(self, error: Exception) -> None:
         """Discard the progress: only the database has the positions, and the connection may be broken."""
         view, failed, pause = self._view, self.progress, min(_LONGEST_PAUSE, 0.25 * 2 ** (self.failures + 1))
-        self.progress = Progress(step_seconds=failed.step_seconds)
+        self.progress = Progress(step_seconds=failed.step_seconds, pace=failed.pace)
         log.exception("%s is stalled; next attempt with the first batch after %.1f s", view.compiled.name, pause)
         view.store_state(f"{type(error).__name__}: {error}")
         if failed.connection is not None:

@@ -77,4 +77,5 @@ class ViewWorker:
         if self.task.is_over:
             if self.task.progress.connection is not None:
                 self.task.progress.connection.close()
-            self.task = ViewTask(self.view, Progress(step_seconds=self.task.progress.step_seconds))
+            former = self.task.progress
+            self.task = ViewTask(self.view, Progress(step_seconds=former.step_seconds, pace=former.pace))

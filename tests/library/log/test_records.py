@@ -9,6 +9,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from truelog import View
 from truelog.log import records
+from truelog.log.positions import Range
 from truelog.schema.event import EventTypes
 from truelog.schema.loading.events import load_events
 from truelog.streaming.portions import records_are_reread
@@ -26,6 +27,19 @@ RAW = (
     .add("broker_time", TimestampType())
     .add("value", BinaryType())
 )
+
+
+@pytest.mark.parametrize(
+    ("records_of_topics", "are_few"),
+    [([], True), ([20_000], True), ([20_001], False), ([20_000] * 5, True), ([20_000] * 6, False)],
+)
+def test_a_batch_is_small_if_each_topic_has_few_records(records_of_topics: list[int], are_few: bool) -> None:
+    ranges = [
+        each
+        for number, count in enumerate(records_of_topics)
+        for each in (Range(f"t{number}", 0, 0, count // 2), Range(f"t{number}", 1, 5, 5 + count - count // 2))
+    ]
+    assert records.are_few(ranges) == are_few
 
 
 @pytest.fixture
