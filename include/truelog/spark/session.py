@@ -23,6 +23,8 @@ _CLASSES = ("PythonSQLUtils", "PythonUtils", "functions", "org.apache.spark.sql.
 _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Without generated code, Spark keeps the values of common expressions in a cache that costs more than it saves.
+    "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
