@@ -26,7 +26,7 @@ from truelog.schema.event_version import judge
 from truelog.support.settings import KafkaUser, Settings
 
 RECORDS_PER_TASK = 20_000
-_FEW = 100_000  # records of all topics, which one process decodes in about a second
+_FEW = 100_000  # records of all topics, because one process decodes them
 
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 EventFrames = Mapping[str, DataFrame]  # the valid events of each topic: the arguments of a transform

@@ -79,6 +79,10 @@ class Progress:
         """How long the current step has run, in seconds."""
         return (datetime.now(UTC) - self.step_began).total_seconds() if self.step_began else 0.0
 
+    def without_place(self) -> "Progress":
+        """What stays known when only the database has the positions: how fast the view is."""
+        return Progress(step_seconds=self.step_seconds, pace=self.pace)
+
     def after_step(self, connection: Connection, reached: Positions) -> "Progress":
         """The progress once the current step has brought the view from its positions to `reached`."""
         seconds, records = self.step_lasts(), self.positions.records_to(reached) if self.positions else 0
@@ -183,7 +187,7 @@ class ViewTask:
     def _fail(self, error: Exception) -> None:
         """Discard the progress: only the database has the positions, and the connection may be broken."""
         view, failed, pause = self._view, self.progress, min(_LONGEST_PAUSE, 0.25 * 2 ** (self.failures + 1))
-        self.progress = Progress(step_seconds=failed.step_seconds, pace=failed.pace)
+        self.progress = failed.without_place()
         log.exception("%s is stalled; next attempt with the first batch after %.1f s", view.compiled.name, pause)
         view.store_state(f"{type(error).__name__}: {error}")
         if failed.connection is not None:

@@ -77,5 +77,4 @@ class ViewWorker:
         if self.task.is_over:
             if self.task.progress.connection is not None:
                 self.task.progress.connection.close()
-            former = self.task.progress
-            self.task = ViewTask(self.view, Progress(step_seconds=former.step_seconds, pace=former.pace))
+            self.task = ViewTask(self.view, self.task.progress.without_place())
