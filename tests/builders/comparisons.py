@@ -1,13 +1,14 @@
 """Comparisons of views, and what follows from them: certificates, repairs and validations."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from tests.builders.rows import NO_TIME, before_now, insert, insert_missing, insert_numbered
+from tests.builders.rows import NO_TIME, before_now, insert, insert_numbered
+from truelog.batch.partial_selection import PartialRange
 from truelog.storage import exact_json
 from truelog.storage.database import Connection
 
@@ -103,6 +104,10 @@ def a_base(connection: Connection, view: str, version: int = 1) -> None:
     )
 
 
-def a_proof(connection: Connection, view: str, day: datetime, *, version: int = 1) -> None:
-    """The partial of a day was compared with the raw bytes, perhaps earlier too."""
-    insert_missing(connection, "proof", view=view, version=version, day=day)
+def a_proof(connection: Connection, view: str, partial: PartialRange, *, version: int = 1) -> None:
+    """This partial was just compared with the raw bytes."""
+    connection.execute(
+        "INSERT INTO truelog.proof (view, version, day, partials) VALUES (%s, %s, %s, %s) "
+        "ON CONFLICT (view, version, day) DO UPDATE SET (partials, proved_at) = (excluded.partials, now())",
+        (view, version, partial.day, partial.id),
+    )

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext
 from tests.deadline import until
 from tests.pages.browsing import executable
 from tests.scenes.site import Site
-from tests.scenes.visit import FILL, NO_LOCKS, WISHES, like, likes, loaded, opened, post, require, sent
+from tests.scenes.visit import FAIL, FILL, NO_LOCKS, WISHES, like, likes, loaded, opened, post, require, sent
 from truelog.schema.loading.events import load_events
 
 WHY_NOT = "JSON.stringify(performance.getEntriesByType('navigation')[0].notRestoredReasons)"
@@ -108,8 +108,11 @@ def test_a_visitor_who_opts_out_later_leaves_nothing(site: Site, context: Browse
     page = opened(context, "/opts-out")
     sent(page)
     page.evaluate("localStorage.other = 'of the site'")
+    failed: list[str] = []
+    context.on("requestfailed", lambda request: failed.append(request.method))
     context.set_offline(True)
     like(page, "opted-out")
+    until(lambda: require(page.evaluate("navigator.onLine") or failed, ["POST", "POST"]), 30, "both failed requests")
     assert page.evaluate("Object.keys(localStorage).length") == 4  # visitor, session, event, and that of the site
     page.evaluate(f"void {wish}")
     page.evaluate("dispatchEvent(new Event('visibilitychange'))")
@@ -126,6 +129,18 @@ def test_a_visitor_who_opts_out_later_leaves_nothing(site: Site, context: Browse
     loaded(page)
     until(lambda: require(page.evaluate("Object.keys(localStorage)"), ["other"]), 30, "the deletion")
     assert likes(site, "opted-out") == []
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_failed_request_is_not_repeated_after_the_visitor_opted_out(
+    site: Site, context: BrowserContext, wish: str
+) -> None:
+    page = opened(context, "/failed")
+    sent(page)
+    page.evaluate(FAIL.replace("WISH", wish))
+    like(page, "failed")
+    until(lambda: require(page.evaluate("Object.keys(localStorage)"), []), 30, "the deletion")
+    assert page.evaluate("asked") == 1
 
 
 def test_nothing_is_stored_in_the_mode_without_ids(site: Site, context: BrowserContext) -> None:

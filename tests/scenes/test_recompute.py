@@ -243,10 +243,10 @@ def test_a_damaged_day_is_detected_and_rebuilt_from_raw_bytes(
     damaged = pause.recomputed[-1]
     settings, compiled = batch.context.settings, batch.compiled("page_views")
     known = partials.load_partials(settings, compiled.own)
-    others = [tile.day for tile in known.ranges if tile.day != damaged.covered.day]
     with connect(settings) as connection:
-        for day in others:
-            a_proof(connection, "page_views", day, version=2)
+        for each in known.ranges:
+            if each.day != damaged.covered.day:
+                a_proof(connection, "page_views", each, version=2)
     rows = known.read(batch.spark, [damaged.covered])
     assert rows is not None
     partials.replace(batch.spark, settings, compiled.own, damaged.covered, rows.limit(0))

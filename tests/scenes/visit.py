@@ -42,6 +42,14 @@ RECORD = """(() => {
     return own(address, options);
   };
 })()"""
+# Lets each further request to the collector fail, counts them, and runs WISH during the first.
+FAIL = """void (() => {
+  window.asked = 0;
+  window.fetch = async () => {
+    if (!asked++) WISH;
+    throw new TypeError("no network");
+  };
+})()"""
 # Counts how often the page has looked whether another tab sends.
 LOOKS = """(() => {
   const own = Storage.prototype.getItem;

@@ -118,6 +118,7 @@ try {
     }
 
     async function request(body, keepalive) {
+      if (refused()) throw 0; // the visitor may have opted out since another request of the same events failed
       const length = size(body);
       flying++, bytes += length;
       try {
@@ -145,7 +146,7 @@ try {
     }
 
     async function flush() {
-      for (let [names, body] = batch(); !refused() && names.length; [names, body] = batch()) {
+      for (let [names, body] = batch(); names.length; [names, body] = batch()) {
         const { status, json } = await post(body).then(async (found) => ({
           status: found.status,
           json: await found.json(),
