@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -84,16 +84,26 @@ def held_at(
 
 
 def concurrently(settings: Settings, shop: Shop, commands: list[CommandRequest], seconds: float = 60) -> list[Stored]:
-    """Each command is decided in a session of its own, all at the same time."""
+    """Each command is decided in a session of its own, all at the same time.
+
+    All sessions are open before the first command: a barrier would wait in vain for one that a busy server refuses.
+    """
     generations = shop.generations
 
-    def decide(command: CommandRequest) -> Stored:
-        with connect(settings, autocommit=True) as connection:
-            [decided] = decide_all(connection, shop.commands, TYPES, generations, [command])
-            return decided
+    def decide(command: CommandRequest, connection: Connection) -> Stored:
+        [decided] = decide_all(connection, shop.commands, TYPES, generations, [command])
+        return decided
 
-    with ThreadPoolExecutor(len(commands)) as pool:
-        return list(pool.map(decide, commands, timeout=deadline(seconds)))
+    with ExitStack() as opened, ThreadPoolExecutor(len(commands)) as pool:
+        sessions = [opened.enter_context(_patient_session(settings)) for _ in commands]
+        return list(pool.map(decide, commands, sessions, timeout=deadline(seconds)))
+
+
+def _patient_session(settings: Settings) -> Connection:
+    """A session whose transaction may wait at a barrier for longer than transactions of the product."""
+    connection = connect(settings, autocommit=True)
+    connection.execute("SET idle_in_transaction_session_timeout = 0")
+    return connection
 
 
 def require_one_winner(settings: Settings, shop: Shop, name: str, clients: int = CLIENTS, seconds: float = 60) -> None:
