@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType
 
-from truelog.measures.columns import ColumnTypes, clean, comparable
+from truelog.measures.columns import ColumnTypes, clean, combined, comparable
 from truelog.measures.measure import Measure
 from truelog.support.errors import BadDeclaration
 
@@ -65,17 +65,10 @@ class Bloom(Measure):
     def settle(self, gathered: Column) -> Column:
         """Combine the codes of each word, which are next to each other."""
 
-        def begins(code: Column, i: Column) -> Column:
-            before = F.get(gathered, i - 1)  # NULL before the first
-            return F.when(_word(before).eqNullSafe(_word(code)), None).otherwise(i)
-
-        def combined(begin: Column, end: Column) -> Column:
-            codes = F.slice(gathered, begin + 1, end - begin)
+        def of_word(codes: Column) -> Column:
             return F.aggregate(codes, F.lit(0).cast("bigint"), lambda bits, code: bits.bitwiseOR(code))
 
-        begins_at = F.array_compact(F.transform(gathered, begins))
-        ends_at = F.concat(F.slice(begins_at, 2, F.size(gathered)), F.array(F.size(gathered)))
-        return F.when(F.size(gathered) > 0, F.zip_with(begins_at, ends_at, combined))
+        return combined(gathered, _word, of_word)
 
     def columns(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: "bigint[]"}
@@ -90,14 +83,13 @@ class Bloom(Measure):
         """The codes of a value's bits."""
         first, step = hashed.bitwiseAND(F.lit(2**31 - 1)), F.shiftrightunsigned(hashed, 33).bitwiseOR(F.lit(1))
 
-        def code(i: Column) -> Column:
-            bit = (first + i * step) % self.bits
+        def code(i: int) -> Column:
+            bit = (first + F.lit(i) * step) % self.bits
             # PySpark's `shiftleft` does not accept a column as the shift, but the SQL function does.
-            in_word = (bit % _WORD_BITS).cast("int")
-            of_bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), in_word)
+            of_bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), (bit % _WORD_BITS).cast("int"))
             return F.shiftleft(F.shiftright(bit, 5), 32).bitwiseOR(of_bit)
 
-        return F.transform(F.sequence(F.lit(0), F.lit(self.hashes - 1)), code)
+        return F.array(*(code(i) for i in range(self.hashes)))
 
 
 def _word(code: Column) -> Column:

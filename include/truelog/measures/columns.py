@@ -1,5 +1,7 @@
 """Column types that Spark and PostgreSQL share, their SQL names, and the canonical form of their values."""
 
+from collections.abc import Callable
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -128,6 +130,25 @@ def require(value: Column, condition: Column, refusal: Column) -> Column:
 def comparable(array: Column) -> Column:
     """The canonical form of an array whose order has no meaning."""
     return F.sort_array(array)
+
+
+def combined(ordered: Column, same: Callable[[Column], Column], combine: Callable[[Column], Column]) -> Column:
+    """Neighbours of an array for which `same` is equal → what `combine` makes of the array of them.
+
+    An empty array becomes NULL.
+    """
+
+    def begins(element: Column, i: Column) -> Column:
+        before = F.get(ordered, i - 1)  # NULL before the first
+        return F.when(same(before).eqNullSafe(same(element)), None).otherwise(i)
+
+    def between(begins_at: Column) -> Column:
+        ends_at = F.concat(F.slice(begins_at, 2, F.size(ordered)), F.array(F.size(ordered)))
+        return F.zip_with(begins_at, ends_at, lambda begin, end: combine(F.slice(ordered, begin + 1, end - begin)))
+
+    # The only element of an array is computed once, wherever `between` uses it.
+    found = F.flatten(F.transform(F.array(F.array_compact(F.transform(ordered, begins))), between))
+    return F.when(F.size(ordered) > 0, found)
 
 
 def bounded(text: Column, max_bytes: int) -> Column:

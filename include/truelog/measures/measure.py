@@ -13,6 +13,8 @@ them.
 
 From events to the table:  prepare (a row's contribution) → total (aggregate) → settle → stored (as in PostgreSQL)
 To add states:             plus (aggregate) → settle in Spark,  `merged` in PostgreSQL
+
+`plus` also adds totals that are not settled yet.
 """
 
 from collections.abc import Mapping, Sequence

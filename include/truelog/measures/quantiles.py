@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType
 
-from truelog.measures.columns import ColumnTypes, comparable, float_bits, sql_type
+from truelog.measures.columns import ColumnTypes, combined, comparable, float_bits, sql_type
 from truelog.measures.measure import Measure
 
 _FRACTIONS = (FloatType, DoubleType, DecimalType)
@@ -53,16 +53,16 @@ class Quantiles(Measure):
         return F.when(F.first(prepared).isNotNull(), one)
 
     def plus(self, states: Column) -> Column:
-        return F.flatten(F.collect_list(states))
+        return comparable(F.flatten(F.collect_list(states)))
 
     def settle(self, gathered: Column) -> Column:
-        def counted(bucket: Column) -> Column:
-            same = F.filter(gathered, lambda e: e["bucket"] == bucket)
-            n = F.aggregate(same, F.lit(0).cast("bigint"), lambda acc, e: acc + e["n"])
-            return F.struct(bucket.alias("bucket"), n.alias("n"))
+        """Add the counts of each bucket, which are next to each other."""
 
-        buckets = comparable(F.array_distinct(F.transform(gathered, lambda e: e["bucket"])))
-        return F.when(F.size(gathered) > 0, F.transform(buckets, counted))
+        def of_bucket(pairs: Column) -> Column:
+            n = F.aggregate(pairs, F.lit(0).cast("bigint"), lambda sum_, pair: sum_ + pair["n"])
+            return F.struct(pairs[0]["bucket"].alias("bucket"), n.alias("n"))
+
+        return combined(gathered, lambda pair: pair["bucket"], of_bucket)
 
     def stored(self, name: str, state: Column, dtype: DataType) -> dict[str, Column]:
         pairs = F.transform(state, lambda e: F.array(e["bucket"].cast("bigint"), e["n"]))

@@ -189,7 +189,7 @@ class Table:
         # First count per key and value, then collect: a busy key's list then contains values, not events.
         copied = prepared.withColumns({f"_{n}": F.col(n) for n in per_value})
         counts = copied.groupBy(*view.key, *(f"_{n}" for n in per_value)).agg(*self._totalled)
-        return self.plus(self._settled(counts.drop(*(f"_{n}" for n in per_value))))
+        return self.plus(counts.drop(*(f"_{n}" for n in per_value)))
 
     def _without_later_values(self, prepared: DataFrame) -> DataFrame:
         """Set to NULL the values that a measure such as `First` cannot keep.

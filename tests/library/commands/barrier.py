@@ -86,7 +86,7 @@ def held_at(
 def concurrently(settings: Settings, shop: Shop, commands: list[CommandRequest], seconds: float = 60) -> list[Stored]:
     """Each command is decided in a session of its own, all at the same time.
 
-    All sessions are open before the first command: a barrier would wait in vain for one that a busy server refuses.
+    All sessions are open before the first command. If a busy server refuses a session, no other session waits for it.
     """
     generations = shop.generations
 

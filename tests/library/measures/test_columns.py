@@ -1,12 +1,13 @@
-"""Texts that are too long for a key are shortened, and texts that differ stay different."""
+"""Texts that are too long for a key are shortened, and neighbours in an array are combined."""
 
 import re
+from itertools import groupby
 from random import Random
 
 from pyspark.sql import functions as F
 
 from tests.beds.lab import Lab
-from truelog.measures.columns import bounded
+from truelog.measures.columns import bounded, combined
 
 SEED = 20_261_126
 LIMITS = (100, 666, 2_000)
@@ -37,3 +38,17 @@ def test_law_texts_that_differ_stay_different(lab: Lab) -> None:
         assert all(len(short.encode()) <= limit for short in found.values())
         assert all(text == short or SHORTENED.search(short) for text, short in found.items())
         assert {text == short for text, short in found.items()} == {True, False}
+
+
+def test_law_neighbours_are_combined(lab: Lab) -> None:
+    chosen = Random(SEED)
+    drawn = [[], *(sorted(chosen.choices(range(50), k=chosen.randint(1, 40))) for _ in range(200)), None]
+    frame = lab.spark.createDataFrame([(each,) for each in drawn], "numbers array<bigint>")
+    sums = combined(
+        F.col("numbers"),
+        lambda n: n % 10,
+        lambda ns: F.struct(ns[0], F.aggregate(ns, F.lit(0).cast("bigint"), lambda a, b: a + b)),
+    )
+    for [numbers, found] in frame.select("numbers", sums).collect():
+        runs = [list(run) for _, run in groupby(numbers or [], lambda n: n % 10)]
+        assert found == ([(run[0], sum(run)) for run in runs] or None)
