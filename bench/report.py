@@ -12,6 +12,8 @@ from rich.table import Table
 
 from bench.row import Row
 
+_FIGURES = ("events", "seconds", "cores")
+_SHARES = (50, 95, 99)  # percent of the marked events
 BESIDE = "measured beside other load: only the CPU times are comparable"
 
 
@@ -34,20 +36,24 @@ def write(path: Path, rows: Sequence[Row], events: int) -> None:
 def show(rows: Sequence[Row], console: Console) -> None:
     loud = [row for row in rows if not row.is_quiet]
     table = Table(title=f"make bench · {machine()}", caption=f"* {BESIDE}" if loud else None)
-    for name in ("job", "engine", "ran"):
+    table.add_column("job", ratio=1)
+    for name in ("engine", "ran"):
         table.add_column(name, no_wrap=True)
-    for name in ("events", "seconds", "events/s", "ours ÷ theirs", "CPU µs/event", "p50 s", "p95 s", "p99 s"):
-        table.add_column(name, justify="right")
+    for name in (*_FIGURES, "events/s", "ours ÷ theirs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("CPU µs/event", justify="right", ratio=1)
+    for share in _SHARES:
+        table.add_column(f"p{share} s", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.job,
             row.engine,
             row.ran if row.is_quiet else f"{row.ran} *",
-            *(_number(row.more.get(name)) for name in ("events", "seconds")),
+            *(_number(row.more.get(name)) for name in _FIGURES),
             f"{row.events_per_second:,.0f}",
             "" if row.ratio is None else f"{row.ratio:.1f}",
             cost(row),
-            *(_number(row.more.get(f"p{share}_seconds")) for share in (50, 95, 99)),
+            *(_number(row.more.get(f"p{share}_seconds")) for share in _SHARES),
         )
     console.print(table)
 

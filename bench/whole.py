@@ -184,6 +184,8 @@ class Measured:
                     if not sender.is_alive() and marks.all_reached:
                         break
             merges, reasons = _merges(connection) - merges, _reasons(connection)
+            late = f"for {_LATE_SECONDS:.0f} s after the traffic, because some views have not merged the last event"
+            until = "until every view has merged the last event" if marks.all_reached else late
         cost = used(before, self.meter.read())
         reached = len(traffic) / (marks.sent - before.at)
         cores = sum(cost.seconds.values()) / cost.wall
@@ -192,7 +194,7 @@ class Measured:
             OURS,
             reached,
             self.ran,
-            "until every view has merged the last event",
+            until,
             more={"events": len(traffic), "seconds": cost.wall, "cores": cores, "merges": merges},
             cpu_us_per_event=cost.per_event(len(traffic)),
             other_cores=cost.other_cores,
