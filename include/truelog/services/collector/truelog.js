@@ -118,7 +118,6 @@ try {
     }
 
     async function request(body, keepalive) {
-      if (refused()) throw 0; // the visitor may have opted out since another request of the same events failed
       const length = size(body);
       flying++, bytes += length;
       try {
@@ -139,14 +138,15 @@ try {
         try {
           return await request(body, true);
         } catch {
-          // Another request of the page may have used the quota.
+          // Another request of the page may have used the quota, or the visitor has opted out since `flush` asked.
+          if (refused()) throw 0;
         }
       }
       return request(body, false);
     }
 
     async function flush() {
-      for (let [names, body] = batch(); names.length; [names, body] = batch()) {
+      for (let [names, body] = batch(); !refused() && names.length; [names, body] = batch()) {
         const { status, json } = await post(body).then(async (found) => ({
           status: found.status,
           json: await found.json(),
