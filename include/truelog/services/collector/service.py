@@ -28,7 +28,7 @@ header `traceparent` of the request becomes a header of each record, or that of 
 | 503 | Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
 
 `POST /browser?key=KEY` takes an array of events from a page. The key is that of a browser (docs/tracker.md).
-`GET /truelog.2.js` is the tracker, which sends them. It needs no key.
+`GET /truelog.3.js` is the tracker, which sends them. It needs no key.
 `POST /commands/NAME` decides a command (`command_routes`).
 `GET /openapi.json` returns this as an OpenAPI document, with a schema for each event type (`docs/events.md`).
 `GET /health` needs no key. It returns 200 while the collector can accept events, and 503 otherwise.

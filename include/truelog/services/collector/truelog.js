@@ -18,9 +18,7 @@ try {
     };
 
     function random() {
-      return Array.from(crypto.getRandomValues(new Uint8Array(16)), (each) => each.toString(16).padStart(2, "0")).join(
-        "",
-      );
+      return [...crypto.getRandomValues(new Uint8Array(16))].map((each) => each.toString(16).padStart(2, 0)).join("");
     }
 
     const size = (text) => new Blob([text]).size;
@@ -138,7 +136,7 @@ try {
         try {
           return await request(body, true);
         } catch {
-          // Another request of the page may have used the quota, or the visitor has opted out since `flush` asked.
+          // The page's quota may be used up, or the visitor opted out.
           if (refused()) throw 0;
         }
       }

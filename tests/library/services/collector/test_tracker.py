@@ -13,6 +13,7 @@ from truelog.services.collector.declaration import TRACKER
 INTEGRITIES = {
     "/truelog.1.js": "sha384-zfq8HHh5x38OFgBZQYYJbLUe7QQ5BOkE+NOC1my260OwuATr03hHG+rRg1EAKRv1",
     "/truelog.2.js": "sha384-7UH4XcIp9Wf6l69w9X8gttTmZ7a0IKWql0THg7cruo+9GlXPusG1QKjZJVsGoe6E",
+    "/truelog.3.js": "sha384-Hud9kaVlQ/BXAGbwVw45sPZAUVabpt8N1ebu9+OpZzWujcNoGrLVP+wSzFAr5HoN",
 }
 
 
