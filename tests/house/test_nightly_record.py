@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.deadline import deadline
-from tests.house.tree import PROJECT, git, plant
+from tests.house.tree import PROJECT, files, git, plant
 from tests.nightly import __main__ as nightly
 from tests.nightly import cases, load, record
 from tests.nightly.__main__ import Part
@@ -115,6 +115,21 @@ def test_green_parts_are_recorded(project: Path, named: tuple[str, ...], exit_co
     found = record.read(project)
     assert found.keys() == recorded
     assert {each.commit for each in found.values()} <= {git(project, "rev-parse", "HEAD").strip()}
+
+
+def test_a_group_names_all_its_parts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = {"alone/views": Part(("true",)), "alone/laws": Part(("true",)), "soak": Part(("false",))}
+    monkeypatch.setattr(nightly, "PARTS", commands)
+    monkeypatch.setattr(nightly, "PROJECT", project)
+    assert nightly.main(["alone"]) == 0
+    assert record.read(project).keys() == {"alone/views", "alone/laws"}
+
+
+def test_each_folder_of_tests_runs_alone() -> None:
+    commands = [part.command for name, part in nightly.PARTS.items() if name.startswith("alone/")]
+    folders = {PROJECT / command[-1] for command in commands}
+    assert [file for file in files(PROJECT, "tests/**/test_*.py") if not folders & set(file.parents)] == []
+    assert all("--alone" in command for command in commands)
 
 
 REPORT = """<testsuites><testsuite>

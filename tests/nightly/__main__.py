@@ -2,6 +2,7 @@
 
 All parts take hours, so each part is recorded when it ends. Without names, all parts run. A part that fails does not
 stop the others, and keeps its earlier record. Each file of the part `cases` is recorded, and may be named as a part.
+`mutation` and `alone` name all parts that begin so: one for each module, and one for each folder of tests.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from tests.affected import MARKERS, THREE_FILES
 from tests.house.tree import PROJECT
 from tests.nightly import cases, record
 from tests.nightly.cases import Outcome
+from tests.nightly.mutation import SUITES
 from tests.nightly.record import Green
 
 _PYTHON = (sys.executable, "-m")
@@ -35,16 +37,29 @@ class Part:
     most_commits: int = OFTEN
 
 
+def _folders(tests: Path) -> set[str]:
+    """The folders of tests, relative to `tests`: `views`, and `library/kernel`, because the library has most tests."""
+    found = {file.relative_to(tests).parts[:-1] for file in tests.glob("**/test_*.py")}
+    return {"/".join(each[: 2 if each[0] == "library" else 1]) for each in found}
+
+
 PARTS: dict[str, Part] = {
     "cluster": Part((*_PYTEST, "tests/nightly/cluster.py")),
     "workers": Part((*_PYTEST, "tests/nightly/workers.py")),
     "small_batches": Part((*_PYTEST, "tests/nightly/small_batches.py")),
     "soak": Part((*_PYTEST, "tests/nightly/soak.py")),
     "decoder": Part((*_PYTEST, "tests/nightly/decoder.py"), RARELY),
-    "mutation": Part((*_PYTHON, "tests.nightly.mutation", "--minutes", "5"), RARELY),  # for each module
-    "alone": Part((*_PYTEST, *THREE_FILES, "-m", MARKERS, "--alone"), RARELY),
     "load": Part((*_PYTHON, "tests.nightly.load", "make", "check", "browser", "test", "COSTS=print"), RARELY),
 }
+PARTS |= {
+    f"mutation/{module}": Part((*_PYTHON, "tests.nightly.mutation", "--minutes", "5", module), RARELY)
+    for module in SUITES
+}
+PARTS |= {
+    f"alone/{folder}": Part((*_PYTEST, *THREE_FILES, "-m", MARKERS, "--alone", f"tests/{folder}"), RARELY)
+    for folder in sorted(_folders(PROJECT / "tests"))
+}
+_GROUPS = ("mutation", "alone")
 
 
 def limits(project: Path) -> dict[str, int]:
@@ -84,18 +99,20 @@ def _record(before: str, found: Mapping[str, Outcome]) -> None:
         sys.stdout.write(f"{part}: {outcome}; {each.seconds:.0f} s\n")
 
 
-def _part(word: str) -> str:
+def _named(word: str) -> list[str]:
+    """The parts, or the file of cases, that a word names."""
+    if word in _GROUPS:
+        return [each for each in PARTS if each.startswith(f"{word}/")]
     if word in {*PARTS, cases.NAME} or (word.endswith(".py") and (PROJECT / word).is_file()):
-        return word
+        return [word]
     raise argparse.ArgumentTypeError(f"{word} is neither a part ({', '.join([cases.NAME, *PARTS])}) nor a test file")
 
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.nightly")
-    parser.add_argument(
-        "parts", nargs="*", type=_part, metavar="PART", help=f"of {', '.join([cases.NAME, *PARTS])}, or a file of cases"
-    )
-    named = parser.parse_args(words).parts or [cases.NAME, *PARTS]
+    known = ", ".join([cases.NAME, *_GROUPS, *PARTS])
+    parser.add_argument("parts", nargs="*", type=_named, metavar="PART", help=f"of {known}, or a file of cases")
+    named = [part for parts in parser.parse_args(words).parts for part in parts] or [cases.NAME, *PARTS]
     files = [each for each in named if each.endswith(".py")]
     green = [run_cases(files)] if files or cases.NAME in named else []
     return int(not all(green + [run(each) for each in named if each in PARTS]))

@@ -1,14 +1,14 @@
 """Mutation run: alters one place of a module at a time, and lists the alterations that no test notices.
 
-    python -m tests.nightly.mutation [--minutes N] [--skip N] [--line N …] [MODULE …]
+    python -m tests.nightly.mutation [--minutes N] [--skip N] [--line N …] MODULE
 
-A module is a key of `SUITES`. One pytest process runs a module's tests again for each alteration, so that PostgreSQL,
-S3 and Spark start once. The alteration replaces the code of the module's functions in memory, and no file changes. The
+The module is a key of `SUITES`. One pytest process runs its tests again for each alteration, so that PostgreSQL, S3 and
+Spark start once. The alteration replaces the code of the module's functions in memory, and no file changes. The
 tests run without an alteration at the beginning, after every tenth alteration and at the end. If they fail then, the
 run ends with an error, because an alteration has damaged the services.
 
-The alterations run in a random order with a fixed seed. If `--minutes` limits a module, the run reports how many ran,
-and `--skip` leaves out as many as an earlier run of the module has done. `--line` runs the alterations of some lines
+The alterations run in a random order with a fixed seed. If `--minutes` limits the run, it reports how many ran, and
+`--skip` leaves out as many as an earlier run has done. `--line` runs the alterations of some lines
 alone, with which new tests are tried. `docs/mutation.md` keeps the report, and explains each alteration that survives.
 """
 
@@ -16,7 +16,6 @@ import argparse
 import importlib
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -209,18 +208,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--line", type=int, action="append", default=[])
-    parser.add_argument("module", nargs="*")
+    parser.add_argument("module", choices=SUITES, metavar="MODULE")
     given = parser.parse_args()
-    modules = given.module or list(SUITES)
-    if (given.skip or given.line) and len(modules) != 1:
-        parser.error("--skip and --line need one module, because each has an order and lines of its own")
-    if len(modules) == 1:
-        plugin = MutationRun(modules[0], given.minutes, given.skip, given.line)
-        options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:randomly"]
-        return int(pytest.main([*options, *SUITES[modules[0]]], plugins=[plugin]))
-    limit = [] if given.minutes is None else ["--minutes", str(given.minutes)]
-    command = [sys.executable, "-m", "tests.nightly.mutation", *limit]
-    return max(subprocess.run([*command, module], check=False).returncode for module in modules)
+    plugin = MutationRun(given.module, given.minutes, given.skip, given.line)
+    options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:randomly"]
+    return int(pytest.main([*options, *SUITES[given.module]], plugins=[plugin]))
 
 
 if __name__ == "__main__":
