@@ -19,6 +19,7 @@ class CommandFeed:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.given: frozenset[str] = frozenset()  # the event types of the rows that it gave last
 
     def beginning(self) -> Beginning:
         [row] = self._connection.execute("SELECT beginning::text, first FROM truelog.command_number").fetchall()
@@ -36,7 +37,9 @@ class CommandFeed:
             "ORDER BY number LIMIT %s",
             (number, _PORTION),
         )
-        return [Row(number, event_id, event, key.encode(), value, {}) for number, event_id, event, key, value in rows]
+        found = [Row(number, event_id, event, key.encode(), value, {}) for number, event_id, event, key, value in rows]
+        self.given = frozenset(each.topic for each in found)
+        return found
 
     def trim(self, number: int) -> None:
         """Upkeep removes old rows (`truelog.maintenance.retention`), because answers are repeated from them."""

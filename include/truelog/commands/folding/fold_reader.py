@@ -45,7 +45,9 @@ from truelog.support.settings import KafkaUser, Settings
 
 _PORTION = 1_000  # records
 _POLL_SECONDS = 0.5
-_REST_SECONDS = 0.05  # a transaction costs as much as dozens of events, so events that no command waits for may wait
+# A transaction costs as much as dozens of events, so events that no command waits for may wait.
+_SHORT_REST_SECONDS, _LONG_REST_SECONDS = 0.05, 0.25
+_HURRY_SECONDS = 1.0  # so long after accepted events were published, rests are short
 _CHECK_SECONDS = 10.0  # between two looks at the partitions
 _READING = {
     "group.id": "truelog-commands",  # required, but a reader with assigned partitions joins no group
@@ -76,6 +78,8 @@ class FoldReader:
         self._catalogue = commands
         self._event = event
         self._types: EventTypes = {}
+        self._hurries_until = 0.0
+        self._hurried = Flag()
 
     def run(self, stopped: Flag) -> None:
         """Read from the stored positions until stopped, or until the topic has other partitions or is another one.
@@ -140,7 +144,19 @@ class FoldReader:
             if not portion.ends:
                 require_current(connection, self._event, reading)
             elif not self._fold(connection, reading, portion) and len(portion.records) < _PORTION:
-                stopped.wait(_REST_SECONDS)
+                self._rest(stopped)
+
+    def hurry(self) -> None:
+        """Rest only shortly for a while: the relay has published accepted events. Its thread calls this."""
+        self._hurries_until = monotonic() + _HURRY_SECONDS
+        self._hurried.set()
+
+    def _rest(self, stopped: Flag) -> None:
+        """Let more events arrive."""
+        stopped.wait(_SHORT_REST_SECONDS)
+        self._hurried.clear()  # before the look at the time, which `hurry` sets first
+        if monotonic() > self._hurries_until:
+            self._hurried.wait(_LONG_REST_SECONDS - _SHORT_REST_SECONDS)
 
     def _fold(self, connection: Connection, reading: Reading, portion: Portion) -> bool:
         ends = Positions({portion.event: portion.ends}, {portion.event: reading.topic_id})

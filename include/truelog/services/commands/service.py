@@ -4,7 +4,7 @@ python -m truelog.services.commands.service
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Event, Thread
 from time import monotonic
@@ -41,14 +41,14 @@ def run(settings: Settings, stopped: Event) -> None:
     """Publish, and read each fold, until stopped. After an error, each begins again where the stored places say."""
     settings.require_own_events("the service commands")
     commands = catalogue.load()
-    readers = [
-        Thread(target=_repeat, args=(f"states of {event}", FoldReader(settings, commands, event).run, stopped))
-        for event in sorted(commands.folds)
+    readers = {event: FoldReader(settings, commands, event) for event in sorted(commands.folds)}
+    threads = [
+        Thread(target=_repeat, args=(f"states of {event}", reader.run, stopped)) for event, reader in readers.items()
     ]
-    for each in readers:
+    for each in threads:
         each.start()
-    _repeat("relay", partial(_publish, settings, commands), stopped)
-    for each in readers:
+    _repeat("relay", partial(_publish, settings, commands, readers), stopped)
+    for each in threads:
         each.join()
 
 
@@ -66,10 +66,11 @@ def _repeat(name: str, work: Callable[[Event], None], stopped: Event) -> None:
         stopped.wait(_RETRY_SECONDS)
 
 
-def _publish(settings: Settings, commands: Catalogue, stopped: Event) -> None:
+def _publish(settings: Settings, commands: Catalogue, readers: Mapping[str, FoldReader], stopped: Event) -> None:
     with connect(settings, autocommit=True) as connection:
         connection.execute(f"LISTEN {WRITTEN}")
-        with Relay(settings, KafkaUser.RELAY, CommandFeed(connection)) as relay:
+        feed = CommandFeed(connection)
+        with Relay(settings, KafkaUser.RELAY, feed) as relay:
             while not stopped.is_set():
                 try:
                     published = relay.publish()
@@ -77,9 +78,12 @@ def _publish(settings: Settings, commands: Catalogue, stopped: Event) -> None:
                     log.warning("the command log begins again: %s", restored)
                     _begin_again(settings, connection, commands, relay.place)
                     continue
-                if not published:
-                    for _ in connection.notifies(timeout=_IDLE_SECONDS, stop_after=1):
-                        pass
+                if published:
+                    for each in feed.given & readers.keys():  # a file of commands may be gone
+                        readers[each].hurry()
+                    continue
+                for _ in connection.notifies(timeout=_IDLE_SECONDS, stop_after=1):
+                    pass
 
 
 def _begin_again(settings: Settings, connection: Connection, commands: Catalogue, place: Place | None) -> None:

@@ -89,12 +89,14 @@ def test_a_portion_with_an_accepted_event_is_awaited(shop: Shop) -> None:
     assert shop.read_topic(shop.connection, "cart_event")
 
 
+@pytest.mark.parametrize("is_hurried", [False, True])
 @pytest.mark.parametrize(
-    ("is_awaited", "count", "rests"), [(False, 3, [0.05]), (True, 3, []), (False, 1_000, [])], ids=str
+    ("is_awaited", "count", "is_resting"), [(False, 3, True), (True, 3, False), (False, 1_000, False)]
 )
 def test_a_reader_rests_after_a_small_portion_that_no_command_waits_for(
-    monkeypatch: pytest.MonkeyPatch, *, is_awaited: bool, count: int, rests: list[float]
+    monkeypatch: pytest.MonkeyPatch, *, is_awaited: bool, count: int, is_resting: bool, is_hurried: bool
 ) -> None:
+    """It rests only shortly once the relay has published accepted events of the type."""
     record = LogRecord(0, 7, datetime.now(UTC), b"{}")
     found, stopped = [Portion(CLAIM, [record] * count, {0: 8})], Resting()
 
@@ -107,8 +109,13 @@ def test_a_reader_rests_after_a_small_portion_that_no_command_waits_for(
     monkeypatch.setattr(fold_reader, "require_current", lambda *_: None)
     monkeypatch.setattr(FoldReader, "_fold", lambda *_: is_awaited)
     nothing: Any = None
-    FoldReader(nothing, nothing, CLAIM)._follow(nothing, nothing, nothing, nothing, stopped)
-    assert stopped.rests == rests
+    reader = FoldReader(nothing, nothing, CLAIM)
+    longer = reader._hurried = Resting()
+    if is_hurried:
+        reader.hurry()
+    reader._follow(nothing, nothing, nothing, nothing, stopped)
+    assert stopped.rests == ([0.05] if is_resting else [])
+    assert longer.rests == ([0.2] if is_resting and not is_hurried else [])
 
 
 class Resting(threading.Event):

@@ -12,12 +12,14 @@ from tests.deadline import deadline, until
 from tests.deleted_records import delete_records
 from tests.library.commands.decisions import claim, require_accepted
 from tests.library.commands.folding.parcels import commands_on, confirmed, reading, register, send, sending, state_of
+from truelog.commands.catalogue import Catalogue
 from truelog.commands.claims import CLAIM
 from truelog.commands.decider import Decider
 from truelog.commands.decision import ACCEPTED
 from truelog.commands.declaration import Payload, State
 from truelog.commands.folding import fold_reader
 from truelog.commands.folding.fold_positions import delete_withdrawn
+from truelog.commands.folding.fold_reader import FoldReader
 from truelog.commands.folding.states import KeyName, KeyState, lock_keys
 from truelog.control import event_registry
 from truelog.control.command_states import withdraw
@@ -114,6 +116,26 @@ def test_the_service_ends_while_it_waits_for_a_state_that_it_must_delete(
     with reading(platform, commands, monkeypatch):
         confirmed(platform, commands, parcel)
     assert state_of(platform, parcel, "p1").state == {"weight": 1}
+
+
+def test_the_relay_hurries_the_reader_of_the_event_alone(platform: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    parcel, other = (register(platform, f"parcel_{uuid.uuid4().hex[:8]}") for _ in range(2))
+    hurried, is_hurried = set[str](), threading.Event()
+
+    def hurry(reader: FoldReader) -> None:
+        hurried.add(reader._event)
+        if parcel in hurried:
+            is_hurried.set()
+
+    monkeypatch.setattr(FoldReader, "hurry", hurry)
+    commands = Catalogue({**commands_on(parcel).commands, "send_other": commands_on(other).commands["send"]})
+    with reading(platform, commands, monkeypatch):
+        confirmed(platform, commands, parcel, other)
+        decider = Decider(platform, commands, lambda: event_registry.event_types(platform))
+        until(lambda: require_accepted(decider, sending(commands)), 30, "the states of parcels")
+        assert is_hurried.wait(deadline(30))
+    decider.stop()
+    assert other not in hurried
 
 
 def require_logged(caplog: pytest.LogCaptureFixture, cause: str) -> None:
