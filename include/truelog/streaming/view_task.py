@@ -29,6 +29,7 @@ from truelog.tables.staging.repeated_plans import RepeatedPlans
 _LONGEST_PAUSE = 60.0  # seconds
 _PORTION_SHARE = 1 / 3  # of `hang_seconds`: how long a step should take at most
 _TELLING_RECORDS = 5_000  # a step with fewer says little about how many a view can apply in a second
+_MOST_GROWTH = 4  # the records of a step at most, as a multiple of those of the last step that had many
 
 log = logging.getLogger("truelog.stream")
 
@@ -71,6 +72,7 @@ class Progress:
     positions: Positions | None = None
     step_seconds: float = math.inf  # duration of the last step
     pace: float = math.inf  # records per second of the last step that had many; infinite before the first one
+    records: int = _TELLING_RECORDS  # of that step
     step_began: datetime | None = None  # when the current step began; None between steps
     failures: int = 0  # consecutive failures
     paused_until: float = 0.0  # by the monotonic clock
@@ -81,23 +83,25 @@ class Progress:
 
     def without_place(self) -> "Progress":
         """What stays known when only the database has the positions: how fast the view is."""
-        return Progress(step_seconds=self.step_seconds, pace=self.pace)
+        return Progress(step_seconds=self.step_seconds, pace=self.pace, records=self.records)
 
     def after_step(self, connection: Connection, reached: Positions) -> "Progress":
         """The progress once the current step has brought the view from its positions to `reached`."""
         seconds, records = self.step_lasts(), self.positions.records_to(reached) if self.positions else 0
-        pace = records / max(seconds, 0.001) if records >= _TELLING_RECORDS else self.pace
-        return Progress(connection, reached, seconds, pace)
+        if records < _TELLING_RECORDS:
+            return Progress(connection, reached, seconds, self.pace, self.records)
+        return Progress(connection, reached, seconds, records / max(seconds, 0.001), records)
 
     def most_records(self, settings: Settings) -> float:
         """How many records the next step should have at most, so that it takes a third of what counts as a hang.
 
         So a slow view that is far behind often commits what it has done. Without this limit, a step could take
         minutes: readers would see no progress, the view would be reported as stalled, and a crash would lose all of
-        it. A small batch is always allowed, because the view has its plans already. The limit is infinite for a view
-        that never had many records.
+        it. The pace of an earlier step says little if the machine has become busy since, so steps grow step by step. A
+        small batch is always allowed, because the view has its plans already.
         """
-        return max(self.pace * settings.hang_seconds * _PORTION_SHARE, RECORDS_PER_TASK)
+        in_time = self.pace * settings.hang_seconds * _PORTION_SHARE
+        return max(min(in_time, self.records * _MOST_GROWTH), RECORDS_PER_TASK)
 
     def portion_to(self, positions: Positions, end: Positions, settings: Settings) -> Positions:
         """Where the next portion of a view at `positions` ends on its way to `end`."""
@@ -140,7 +144,7 @@ class ViewTask:
         """
         try:
             connection, positions = self._open()
-            self.progress = Progress(connection, positions, self.progress.step_seconds, self.progress.pace)
+            self.progress = replace(self.progress.without_place(), connection=connection, positions=positions)
             while not self._is_done(positions):
                 self.progress = replace(self.progress, step_began=datetime.now(UTC))
                 positions = self._step(connection, positions, batch)
