@@ -18,7 +18,6 @@ from truelog.control import view_status
 from truelog.kernel import merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
-from truelog.log.records import RECORDS_PER_TASK
 from truelog.storage.database import Connection, connect
 from truelog.streaming.portions import Portions
 from truelog.support.errors import Fenced
@@ -72,7 +71,7 @@ class Progress:
     positions: Positions | None = None
     step_seconds: float = math.inf  # duration of the last step
     pace: float = math.inf  # records per second of the last step that had many; infinite before the first one
-    records: int = _TELLING_RECORDS  # of that step
+    records: int = 0  # of that step
     step_began: datetime | None = None  # when the current step began; None between steps
     failures: int = 0  # consecutive failures
     paused_until: float = 0.0  # by the monotonic clock
@@ -97,11 +96,11 @@ class Progress:
 
         So a slow view that is far behind often commits what it has done. Without this limit, a step could take
         minutes: readers would see no progress, the view would be reported as stalled, and a crash would lose all of
-        it. The pace of an earlier step says little if the machine has become busy since, so steps grow step by step. A
-        small batch is always allowed, because the view has its plans already.
+        it. The pace of an earlier step says little if the machine has become busy since, so steps grow step by step.
+        As many records as tell the pace are always allowed.
         """
         in_time = self.pace * settings.hang_seconds * _PORTION_SHARE
-        return max(min(in_time, self.records * _MOST_GROWTH), RECORDS_PER_TASK)
+        return max(min(in_time, self.records * _MOST_GROWTH), _TELLING_RECORDS)
 
     def portion_to(self, positions: Positions, end: Positions, settings: Settings) -> Positions:
         """Where the next portion of a view at `positions` ends on its way to `end`."""

@@ -313,13 +313,13 @@ def test_a_view_reads_a_batch_in_portions_if_it_would_take_too_long(
     assert (applied[0] is large) == (first == 450_000)
 
 
-def test_the_steps_of_a_view_grow_from_a_small_batch(worker: ViewWorker) -> None:
+def test_the_steps_of_a_view_grow(worker: ViewWorker) -> None:
     applied: list[EventRange] = []
     large = EventRange({}, BATCH.begin, Positions({"click": {0: 450_000}}))
     worker.task = ViewTask(worker.view, worker.task.progress, large.end)
     worker.view.applier = RecordingApplier(worker.view.applier.settings, worker.view.applier.holder, applied=applied)
     worker.task.run(large)
-    assert [each.end.at("click", 0) for each in applied] == [20_000, 100_000, 420_000, 450_000]
+    assert [each.end.at("click", 0) for each in applied] == [5_000, 25_000, 105_000, 425_000, 450_000]
 
 
 def test_a_slow_view_takes_every_batch_for_which_it_has_plans(worker: ViewWorker) -> None:
