@@ -79,12 +79,18 @@ class Positions:
         return self._combined(other, max)
 
     def portion_to(self, end: "Positions", records: int) -> "Positions":
-        """Positions about `records` records ahead on the way to `end`, spread evenly over the partitions."""
-        share = max(1, records // max(1, len(end.partitions())))
+        """Positions `records` records ahead on the way to `end`, spread evenly over the partitions that are behind it.
+
+        Each of these advances by a record at least. What a partition lacks less than the others, they get.
+        """
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition in end.partitions():
-            here = self.at(topic, partition)
-            offsets.setdefault(topic, {})[partition] = max(here, min(end.at(topic, partition), here + share))
+            offsets.setdefault(topic, {})[partition] = self.at(topic, partition)
+        behind = sorted(self.ranges_to(end), key=lambda each: each.end - each.start)
+        for number, each in enumerate(behind):
+            share = max(1, records // (len(behind) - number))
+            offsets[each.topic][each.partition] = min(each.end, each.start + share)
+            records -= offsets[each.topic][each.partition] - each.start
         return Positions(offsets, end.ids)
 
     def ranges_to(self, end: "Positions") -> list[Range]:

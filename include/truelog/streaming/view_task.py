@@ -18,6 +18,7 @@ from truelog.control import view_status
 from truelog.kernel import merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
+from truelog.log.records import RECORDS_PER_TASK
 from truelog.storage.database import Connection, connect
 from truelog.streaming.portions import Portions
 from truelog.support.errors import Fenced
@@ -28,7 +29,6 @@ from truelog.tables.staging.repeated_plans import RepeatedPlans
 _LONGEST_PAUSE = 60.0  # seconds
 _PORTION_SHARE = 1 / 3  # of `hang_seconds`: how long a step should take at most
 _TELLING_RECORDS = 5_000  # a step with fewer says little about how many a view can apply in a second
-_MOST_GROWTH = 4  # the records of a step at most, as a multiple of those of the last step that had many
 
 log = logging.getLogger("truelog.stream")
 
@@ -71,7 +71,6 @@ class Progress:
     positions: Positions | None = None
     step_seconds: float = math.inf  # duration of the last step
     pace: float = math.inf  # records per second of the last step that had many; infinite before the first one
-    records: int = 0  # of that step
     step_began: datetime | None = None  # when the current step began; None between steps
     failures: int = 0  # consecutive failures
     paused_until: float = 0.0  # by the monotonic clock
@@ -82,25 +81,23 @@ class Progress:
 
     def without_place(self) -> "Progress":
         """What stays known when only the database has the positions: how fast the view is."""
-        return Progress(step_seconds=self.step_seconds, pace=self.pace, records=self.records)
+        return Progress(step_seconds=self.step_seconds, pace=self.pace)
 
     def after_step(self, connection: Connection, reached: Positions) -> "Progress":
         """The progress once the current step has brought the view from its positions to `reached`."""
         seconds, records = self.step_lasts(), self.positions.records_to(reached) if self.positions else 0
-        if records < _TELLING_RECORDS:
-            return Progress(connection, reached, seconds, self.pace, self.records)
-        return Progress(connection, reached, seconds, records / max(seconds, 0.001), records)
+        pace = records / max(seconds, 0.001) if records >= _TELLING_RECORDS else self.pace
+        return Progress(connection, reached, seconds, pace)
 
     def most_records(self, settings: Settings) -> float:
         """How many records the next step should have at most, so that it takes a third of what counts as a hang.
 
         So a slow view that is far behind often commits what it has done. Without this limit, a step could take
         minutes: readers would see no progress, the view would be reported as stalled, and a crash would lose all of
-        it. The pace of an earlier step says little if the machine has become busy since, so steps grow step by step.
-        As many records as tell the pace are always allowed.
+        it. A small batch is always allowed, because the view has its plans already. The limit is infinite for a view
+        that never had many records.
         """
-        in_time = self.pace * settings.hang_seconds * _PORTION_SHARE
-        return max(min(in_time, self.records * _MOST_GROWTH), _TELLING_RECORDS)
+        return max(self.pace * settings.hang_seconds * _PORTION_SHARE, RECORDS_PER_TASK)
 
     def portion_to(self, positions: Positions, end: Positions, settings: Settings) -> Positions:
         """Where the next portion of a view at `positions` ends on its way to `end`."""
@@ -143,7 +140,7 @@ class ViewTask:
         """
         try:
             connection, positions = self._open()
-            self.progress = replace(self.progress.without_place(), connection=connection, positions=positions)
+            self.progress = Progress(connection, positions, self.progress.step_seconds, self.progress.pace)
             while not self._is_done(positions):
                 self.progress = replace(self.progress, step_began=datetime.now(UTC))
                 positions = self._step(connection, positions, batch)

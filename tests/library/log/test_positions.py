@@ -55,12 +55,15 @@ def test_comparison_and_combination(one: Plain, other: Plain) -> None:
 @given(vectors, vectors, st.integers(0, 30))
 def test_portions_advance_to_the_end_and_never_beyond(one: Plain, other: Plain, records: int) -> None:
     here, end = positions(one), positions(other, {"a": "id"})
-    share = max(1, records // max(1, len(other)))
     found = here.portion_to(end, records)
-    assert plain(found) == {
-        key: max(one.get(key, 0), min(offset, one.get(key, 0) + share)) for key, offset in other.items()
-    }
-    assert found.ids == end.ids
+    assert (found.partitions(), found.ids) == (end.partitions(), end.ids)
+    assert [key for key, offset in plain(found).items() if offset < one.get(key, 0)] == []
+    behind = here.ranges_to(end)
+    taken = {each: found.at(each.topic, each.partition) - each.start for each in behind}
+    assert sum(taken.values()) == here.records_to(found) == min(here.records_to(end), max(records, len(behind)))
+    assert all(0 < count <= each.end - each.start for each, count in taken.items())
+    cut = [count for each, count in taken.items() if each.start + count < each.end]
+    assert not cut or (max(cut) - min(cut) <= 1 and max(taken.values()) <= max(cut))
     steps = 0
     while not here.covers(end):
         here, steps = here.portion_to(end, records), steps + 1
@@ -110,6 +113,7 @@ def test_a_recreated_topic_is_refused_and_an_unknown_id_is_not() -> None:
 def test_a_portion_is_spread_over_the_partitions() -> None:
     one, three = Positions({"a": {0: 10}}), Positions({"a": {0: 10, 1: 10, 2: 10}})
     assert Positions().portion_to(one, 4).plain() == {"a": {0: 4}}
-    assert Positions().portion_to(three, 7).plain() == {"a": {0: 2, 1: 2, 2: 2}}
+    assert Positions().portion_to(three, 7).plain() == {"a": {0: 2, 1: 2, 2: 3}}
     assert Positions().portion_to(three, 1).plain() == {"a": {0: 1, 1: 1, 2: 1}}
+    assert Positions({"a": {0: 8, 1: 10}}).portion_to(three, 7).plain() == {"a": {0: 10, 1: 10, 2: 5}}
     assert Positions().portion_to(Positions(), 4) == Positions()
