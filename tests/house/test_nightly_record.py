@@ -118,11 +118,12 @@ def test_green_parts_are_recorded(project: Path, named: tuple[str, ...], exit_co
 
 
 def test_a_group_names_all_its_parts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = {"alone/views": Part(("true",)), "alone/laws": Part(("true",)), "soak": Part(("false",))}
-    monkeypatch.setattr(nightly, "PARTS", commands)
+    green_parts = {"alone/views", "alone/laws", "mutation/log/positions.py"}
+    monkeypatch.setattr(nightly, "PARTS", dict.fromkeys(green_parts, Part(("true",))) | {"soak": Part(("false",))})
     monkeypatch.setattr(nightly, "PROJECT", project)
-    assert nightly.main(["alone"]) == 0
-    assert record.read(project).keys() == {"alone/views", "alone/laws"}
+    monkeypatch.setattr(cases, "run", lambda *_: pytest.fail("a part ran as a file of cases"))
+    assert nightly.main(["alone", "mutation"]) == 0
+    assert record.read(project).keys() == green_parts
 
 
 def test_each_folder_of_tests_runs_alone() -> None:

@@ -8,8 +8,8 @@ tests run without an alteration at the beginning, after every tenth alteration a
 run ends with an error, because an alteration has damaged the services.
 
 The alterations run in a random order with a fixed seed. If `--minutes` limits the run, it reports how many ran, and
-`--skip` leaves out as many as an earlier run has done. `--line` runs the alterations of some lines
-alone, with which new tests are tried. `docs/mutation.md` keeps the report, and explains each alteration that survives.
+`--skip` leaves out as many as an earlier run has done. `--line` runs the alterations of some lines alone, with which
+new tests are tried. `docs/mutation.md` keeps the report, and explains each alteration that survives.
 """
 
 import argparse
