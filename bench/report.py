@@ -44,6 +44,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
     table.add_column("CPU µs/event", justify="right", ratio=1)
     for share in _SHARES:
         table.add_column(f"p{share} s", justify="right", no_wrap=True)
+    table.add_column("reference ms", justify="right")
     for row in rows:
         table.add_row(
             row.job,
@@ -54,6 +55,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
             "" if row.ratio is None else f"{row.ratio:.1f}",
             cost(row),
             *(_number(row.more.get(f"p{share}_seconds")) for share in _SHARES),
+            "" if row.reference_ms is None else f"{row.reference_ms:.1f}",
         )
     console.print(table)
 

@@ -18,6 +18,7 @@ class Row:
 
     `cpu_us_per_event` has the CPU microseconds per event by process, and their sum as `all`. `other_cores` is the
     number of cores that programs other than the measured ones used: above `QUIET`, only the CPU times are comparable.
+    `reference_ms` is the CPU time of a fixed piece of work during the job: compare rows with about the same one.
     """
 
     job: str
@@ -30,6 +31,7 @@ class Row:
     guarantees: str = ""
     cpu_us_per_event: Mapping[str, float] = field(default_factory=dict)
     other_cores: float | None = None
+    reference_ms: float | None = None
 
     @property
     def is_quiet(self) -> bool:
@@ -52,6 +54,8 @@ class Row:
             plain["cpu_us_per_event"] = {name: round(value, 2) for name, value in self.cpu_us_per_event.items()}
         if self.other_cores is not None:
             plain["other_cores"] = round(self.other_cores, 2)
+        if self.reference_ms is not None:
+            plain["reference_ms"] = round(self.reference_ms, 1)
         return plain | {name: round(value, 4) for name, value in self.more.items()}
 
 

@@ -57,6 +57,7 @@ from bench import (
     streaming,
     whole,
 )
+from bench.core_speed import CoreSpeed
 from bench.corpus import RATE, Corpus, in_log
 from bench.cpu import LostProcess, Meter, Reading, used
 from bench.five import job as five
@@ -111,14 +112,16 @@ class Suite:
     deployed: bool = False  # a stream of this run has created the tables of the views
 
     def run(self, chosen: Iterable[str]) -> None:
+        speed = CoreSpeed()
         for name in chosen:
             log.info("%s …", name)
             before = _OURSELVES.read()
+            speed.milliseconds()
             for row in JOBS[name](self):  # a long job yields each row at once, so that a later failure does not lose it
                 cost = row.cpu_us_per_event.get("all", 0.0)
                 log.info("%s, %s: %.0f events/s, %.1f CPU µs", row.job, row.engine, row.events_per_second, cost)
                 found = row.other_cores if row.other_cores is not None else _other_cores(before)
-                self.rows.append(replace(row, other_cores=found))
+                self.rows.append(replace(row, other_cores=found, reference_ms=speed.milliseconds()))
         self._end()
 
     def archive(self) -> list[Row]:

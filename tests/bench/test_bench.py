@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from dataclasses import replace
@@ -17,8 +18,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
-from bench import reading, report, whole
+from bench import reading, report, suite, whole
 from bench.__main__ import LEAST, read
+from bench.core_speed import CoreSpeed
 from bench.corpus import Corpus, good, split
 from bench.cpu import DRIVER, JVM, WORKERS, LostProcess, Meter, Reading, Recorder, Used, spark_name, used
 from bench.five import marks as five_marks
@@ -28,8 +30,10 @@ from bench.five import traffic as five_traffic
 from bench.five.engines import ENGINES
 from bench.peers import after, together
 from bench.row import OURS, QUIET, Row, beside, compared
-from bench.suite import APART, JOBS
+from bench.streaming import Window
+from bench.suite import APART, JOBS, Suite
 from bench.suite import VIEWS as STREAMED
+from tests.deadline import deadline
 from tests.scenes.marks import VIEWS, Marks, at
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.loading.events import load_events
@@ -47,6 +51,7 @@ OUR_ROW = Row(
     guarantees="exactly once",
     cpu_us_per_event={"broker": 1.234, "jvm": 9.876, "all": 11.11},
     other_cores=0.51234,
+    reference_ms=13.45,
 )
 PEER_ROW = Row("archive", "other", 2_000.0, "alone", "another")
 
@@ -93,12 +98,41 @@ def test_only_rows_of_other_engines_have_a_ratio(tmp_path: Path) -> None:
         "guarantees": "exactly once",
         "cpu_us_per_event": {"broker": 1.23, "jvm": 9.88, "all": 11.11},
         "other_cores": 0.51,
+        "reference_ms": 13.4,
     }
     assert theirs["ratio"] == 15
     shown = StringIO()
     report.show(rows, Console(file=shown, width=200))
-    for text in ("15.0", "11.1: jvm 9.9, broker 1.2", "alone *", report.BESIDE):
+    for text in ("15.0", "11.1: jvm 9.9, broker 1.2", "alone *", report.BESIDE, "13.4"):
         assert text in shown.getvalue()
+
+
+def test_the_speed_of_the_cores_is_the_mean_since_the_last_question() -> None:
+    speed = CoreSpeed(every=3_600, work=iter((0.010, 0.020, 0.030, 0.040)).__next__)
+    speed.measure()
+    speed.measure()
+    assert speed.milliseconds() == pytest.approx(20)
+    assert speed.milliseconds() == pytest.approx(40)
+
+
+def test_the_speed_of_the_cores_is_measured_during_a_job() -> None:
+    measured = threading.Semaphore(0)
+
+    def work() -> float:
+        measured.release()
+        return 0.020
+
+    CoreSpeed(every=0.001, work=work)
+    for _ in range(3):
+        assert measured.acquire(timeout=deadline(10))
+
+
+def test_each_row_says_how_fast_the_cores_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "JOBS", {"idle": lambda _: [OUR_ROW, PEER_ROW]})
+    rows = list[Row]()
+    Suite(Mock(Settings), Mock(Corpus), seconds=1, window=Window(1, 1), rows=rows).run(["idle"])
+    assert [each.engine for each in rows] == [OURS, "other"]
+    assert all(each.reference_ms and each.reference_ms != OUR_ROW.reference_ms for each in rows)
 
 
 def test_the_rate_covers_the_time_when_all_processes_worked() -> None:
