@@ -60,6 +60,7 @@ PARTS |= {
     for folder in sorted(_folders(PROJECT / "tests"))
 }
 _GROUPS = ("mutation", "alone")
+_KNOWN = ", ".join([cases.NAME, *_GROUPS, *(part for part in PARTS if "/" not in part)])
 
 
 def limits(project: Path) -> dict[str, int]:
@@ -105,13 +106,13 @@ def _named(word: str) -> list[str]:
         return [each for each in PARTS if each.startswith(f"{word}/")]
     if word in {*PARTS, cases.NAME} or (word.endswith(".py") and (PROJECT / word).is_file()):
         return [word]
-    raise argparse.ArgumentTypeError(f"{word} is neither a part ({', '.join([cases.NAME, *PARTS])}) nor a test file")
+    raise argparse.ArgumentTypeError(f"{word} is neither a part ({_KNOWN}, one of a group) nor a test file")
 
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.nightly")
-    known = ", ".join([cases.NAME, *_GROUPS, *PARTS])
-    parser.add_argument("parts", nargs="*", type=_named, metavar="PART", help=f"of {known}, or a file of cases")
+    what = f"of {_KNOWN}; one part of a group, as alone/views; or a file of cases"
+    parser.add_argument("parts", nargs="*", type=_named, metavar="PART", help=what)
     named = [part for parts in parser.parse_args(words).parts for part in parts] or [cases.NAME, *PARTS]
     files = [each for each in named if each not in {*PARTS, cases.NAME}]  # a module of `mutation` ends with .py too
     green = [run_cases(files)] if files or cases.NAME in named else []
