@@ -11,11 +11,12 @@ batch that it has not merged yet. Each batch is decoded once for all views.
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Hashable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 
 import psycopg
@@ -179,7 +180,9 @@ class Stream:
             started = self._offer(batch)
             tasks.extend(started)
             soon_done = [each.future for each in self.workers if each.future and each.soon_free(end)]
-            wait([*started, *soon_done], timeout=self._grace(begin, end))
+            wait_for_views(
+                {*started, *soon_done}, len(self.workers) // 2, self._grace(begin, end), self._most_wait(batch)
+            )
         for each in self.workers:
             if each.future and each.future.done():
                 each.future.result()  # raises only Fenced, which ends the process
@@ -196,6 +199,14 @@ class Stream:
         read the next records on its own.
         """
         return self.settings.batch_grace_seconds * max(1.0, begin.records_to(end) / _RECORDS_IN_GRACE)
+
+    def _most_wait(self, batch: EventRange) -> float:
+        """How long a large batch waits while most views work on it, in seconds: half of what counts as a hang.
+
+        Late views share the files of a small batch anyway, so it need not wait.
+        """
+        is_large = batch.events and batch.files is None
+        return self.settings.hang_seconds / 2 if is_large else 0.0
 
     @contextmanager
     def _decoded(self, begin: Positions, end: Positions, epochs: Epochs | None) -> "Iterator[_Decoded]":
@@ -276,6 +287,21 @@ class Stream:
     def _offer(self, batch: EventRange) -> "list[Future[None]]":
         """Offer a batch to all views, and return the tasks of the views that were free."""
         return [task for each in self.workers if (task := each.offer(batch, self.pool))]
+
+
+def wait_for_views(tasks: "Collection[Future[None]]", most_busy: int, grace: float, most_seconds: float) -> None:
+    """Wait for the views of a batch: for the grace, or twice as long as until at most `most_busy` work on it.
+
+    So a slow view delays the others by the grace only. But if most views need longer than the grace, as on slow cores,
+    the batch is large for all of them. Without this wait, each would read and decode the next records on its own, which
+    costs more than the batch, so none would catch up. It ends after `most_seconds` if they exceed the grace.
+    """
+    began, ended = time.monotonic(), as_completed(tasks, timeout=max(grace, most_seconds))
+    with suppress(TimeoutError):
+        for _ in islice(ended, max(0, len(tasks) - most_busy)):
+            pass
+    took = time.monotonic() - began
+    wait(tasks, timeout=max(grace, min(2 * took, most_seconds)) - took)
 
 
 def rest_after(settings: Settings, batch: EventRange, worked: float) -> float:

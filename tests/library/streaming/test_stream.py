@@ -1,9 +1,12 @@
 """How long a batch waits for its views, how long its files stay, and how long the log grows after it."""
 
+import time
+from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -16,7 +19,7 @@ from truelog.kernel.log_guard import LogGuard
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.streaming.recent_batches import RecentBatches
-from truelog.streaming.stream import Stream, rest_after
+from truelog.streaming.stream import Stream, rest_after, wait_for_views
 from truelog.support.settings import Settings
 from truelog.tables.staging.event_files import EventFiles
 
@@ -26,6 +29,56 @@ def test_a_large_batch_waits_longer(settings: Settings, records: int, times: flo
     stream: Any = SimpleNamespace(settings=settings)
     begin, end = (Positions({"a": {0: 7, 1: 5 + more // 2}, "b": {0: more - more // 2}}) for more in (0, records))
     assert Stream._grace(stream, begin, end) == times * settings.batch_grace_seconds
+
+
+def finished(after: float) -> "Future[None]":
+    future = Future[None]()
+    Timer(after, future.set_result, (None,)).start()
+    return future
+
+
+def waited(tasks: "Collection[Future[None]]", most_busy: int, grace: float, most_seconds: float) -> float:
+    began = time.monotonic()
+    wait_for_views(tasks, most_busy, grace, most_seconds)
+    return time.monotonic() - began
+
+
+def test_a_batch_ends_when_all_its_views_are_done() -> None:
+    done = [finished(0), finished(0.1)]
+    assert waited(done, 1, deadline(60), 0.0) < deadline(60)
+    assert all(each.done() for each in done)
+    assert waited((), 1, deadline(60), deadline(60)) < deadline(60)
+
+
+def test_one_slow_view_of_three_delays_the_others_by_the_grace_only() -> None:
+    hanging, first, second = Future[None](), finished(0), finished(0)
+    assert 0.5 <= waited([hanging, first, second], 1, 0.5, deadline(60)) < deadline(60)
+    assert not hanging.done()
+
+
+def test_a_large_batch_waits_as_long_again_as_most_of_its_views_needed() -> None:
+    """Two of four views need longer than the grace, and the third one ends soon after them."""
+    first, second, third, hanging = finished(1), finished(1), Future[None](), Future[None]()
+    second.add_done_callback(lambda _: Timer(0.05, third.set_result, (None,)).start())
+    assert 2 <= waited([first, second, third, hanging], 2, 0.1, deadline(60)) < deadline(60)
+    assert all(each.done() for each in (first, second, third))
+    assert not hanging.done()
+
+
+@pytest.mark.parametrize(("grace", "most", "least"), [(0.2, 0.0, 0.2), (0.1, 0.5, 0.5), (0.5, 0.1, 0.5)])
+def test_views_that_all_hang_end_no_wait(grace: float, most: float, least: float) -> None:
+    """Without `most`, as for a small batch, it lasts the grace."""
+    assert least <= waited([Future[None](), Future[None]()], 1, grace, most) < deadline(60)
+
+
+def test_a_batch_waits_for_most_views_only_if_its_records_would_be_decoded_again(settings: Settings) -> None:
+    """Late views share the files of a small batch, and a batch of ticks has no events."""
+    stream: Any = SimpleNamespace(settings=settings)
+    begin, end = Positions({"a": {0: 1}}), Positions({"a": {0: 2}})
+    large = EventRange({"a": mock.Mock()}, begin, end)
+    assert Stream._most_wait(stream, large) == settings.hang_seconds / 2
+    assert Stream._most_wait(stream, replace(large, files=EventFiles(Path(), {}, frozenset()))) == 0.0
+    assert Stream._most_wait(stream, EventRange({}, begin, end)) == 0.0
 
 
 def test_no_batch_can_come_before_the_beginning_is_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
