@@ -7,12 +7,11 @@ command reads its libraries from disk if nothing has read them since the machine
 import os
 import statistics
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
-from bench import streaming
+from bench import command, streaming
 from bench.corpus import good
 from bench.cpu import Meter, Used, measured
 from bench.row import OURS, Row
@@ -50,11 +49,7 @@ def run(settings: Settings) -> Iterator[Row]:
 
 
 def _row(job: str, arguments: Sequence[str]) -> Row:
-    command = [sys.executable, "-c", "from truelog.cli.main import main; main()", *arguments]
-
-    def ask() -> None:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-
+    ask = partial(command.run, arguments, stdout=subprocess.DEVNULL)
     costs = [measured(_OURSELVES, ask) for _ in range(1 + _REPEATED)]
     again = statistics.median(cost.wall for cost in costs[1:])
     return Row(

@@ -1,10 +1,10 @@
 """The duration of `truelog reconcile` of equal views, from typed columns and from raw bytes."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
+from functools import partial
 
+from bench import command
 from bench.corpus import in_log
 from bench.cpu import DRIVER, Meter, measured
 from bench.ground import services
@@ -21,12 +21,9 @@ def run(settings: Settings, views: Sequence[str]) -> list[Row]:
 
 
 def _row(settings: Settings, job: str, views: Sequence[str], options: Sequence[str]) -> Row:
-    def reconcile() -> None:
-        command = [sys.executable, "-c", "from truelog.cli.main import main; main()", "reconcile", *views, *options]
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)  # exit code 0: all views are equal
-
-    # The command ends within the measurement, so its CPU time counts for this process, which waits for it.
-    cost = measured(Meter(services(settings), os.getpid()), reconcile)
+    # The command ends within the measurement, so its CPU time counts for this process, which waits for it. It fails if
+    # a view is not equal.
+    cost = measured(Meter(services(settings), os.getpid()), partial(command.run, ["reconcile", *views, *options]))
     events = in_log(settings)
     named = {COMMAND if name == DRIVER else name: value for name, value in cost.per_event(events).items()}
     return Row(

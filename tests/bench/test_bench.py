@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
-from bench import reading, report, suite, whole
+from bench import command, reading, report, suite, whole
 from bench.__main__ import LEAST, read
 from bench.core_speed import CoreSpeed
 from bench.corpus import Corpus, good, split
@@ -133,6 +134,19 @@ def test_each_row_says_how_fast_the_cores_were(monkeypatch: pytest.MonkeyPatch) 
     Suite(Mock(Settings), Mock(Corpus), seconds=1, window=Window(1, 1), rows=rows).run(["idle"])
     assert [each.engine for each in rows] == [OURS, "other"]
     assert all(each.reference_ms and each.reference_ms != OUR_ROW.reference_ms for each in rows)
+
+
+def test_what_a_command_leaves_behind_counts_for_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command ends without its Java, of which Linux would otherwise forget the CPU time."""
+    working = "import time\nwhile time.process_time() < 1: pass"
+    leaving = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {working!r}]); sys.exit({{code}})"
+    monkeypatch.setattr(command, "_CLI", (sys.executable, "-c", leaving.format(code=0)))
+    before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])  # user and system time
+    command.run([])
+    assert sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) >= before + 1
+    monkeypatch.setattr(command, "_CLI", (sys.executable, "-c", leaving.format(code=3)))
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
+        command.run([])
 
 
 def test_the_rate_covers_the_time_when_all_processes_worked() -> None:
