@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Timer
@@ -18,6 +18,7 @@ from truelog.kernel.apply_batch import EventRange
 from truelog.kernel.log_guard import LogGuard
 from truelog.log import records
 from truelog.log.positions import Positions
+from truelog.streaming import stream
 from truelog.streaming.recent_batches import RecentBatches
 from truelog.streaming.stream import Stream, rest_after, wait_for_views
 from truelog.support.settings import Settings
@@ -79,6 +80,31 @@ def test_a_batch_waits_for_most_views_only_if_its_records_would_be_decoded_again
     assert Stream._most_wait(stream, large) == settings.hang_seconds / 2
     assert Stream._most_wait(stream, replace(large, files=EventFiles(Path(), {}, frozenset()))) == 0.0
     assert Stream._most_wait(stream, EventRange({}, begin, end)) == 0.0
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+def test_an_application_waits_for_most_views_of_a_large_batch(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    """Both views need longer than the grace. A small batch ends while they work."""
+    begin, end = Positions({"a": {0: 1}}), Positions({"a": {0: 2}})
+    batch = EventRange({"a": mock.Mock()}, begin, end, files=None if is_large else EventFiles(Path(), {}, frozenset()))
+    tasks = [Future[None](), Future[None]()]
+    view = SimpleNamespace(compiled=SimpleNamespace(view=SimpleNamespace(reads_clock=False)), future=None)
+    view.soon_free = lambda _: False
+    application: Any = object.__new__(Stream)
+    limits = {"batch_grace_seconds": 0.05, "stream_rest_seconds": 0.0, "hang_seconds": deadline(120)}
+    application.settings, application.stop = settings.model_copy(update=limits), Event()
+    application.checkpoint, application.begin, application.types, application.workers = Path(), begin, {}, [view, view]
+    for name in ("stream_topics", "connection", "applier", "runs", "patience", "_outlasting"):
+        setattr(application, name, mock.Mock())
+    application._decoded, application._offer = lambda *_: nullcontext((batch, [])), lambda _: tasks
+    monkeypatch.setattr(stream, "batch_range", lambda *_: (begin, end))
+    if is_large:
+        for each in tasks:
+            Timer(1, each.set_result, (None,)).start()
+    application._on_batch(0)
+    assert [each.done() for each in tasks] == [is_large, is_large]
 
 
 def test_no_batch_can_come_before_the_beginning_is_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
