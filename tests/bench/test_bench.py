@@ -137,7 +137,7 @@ def test_each_row_says_how_fast_the_cores_were(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_a_command_leaves_behind_counts_for_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command ends without its Java, of which Linux would otherwise forget the CPU time."""
+    """A command ends without its Java, and Linux would otherwise forget the CPU time of that."""
     working = "import time\nwhile time.process_time() < 1: pass"
     leaving = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {working!r}]); sys.exit({{code}})"
     monkeypatch.setattr(command, "_CLI", (sys.executable, "-c", leaving.format(code=0)))
