@@ -14,8 +14,15 @@ class CoreSpeed:
     def __init__(self, every: float = _EVERY, work: Callable[[], float] = reference_work) -> None:
         self._every, self._work = every, work
         self._lock = threading.Lock()
-        self._taken: list[float] = []  # CPU seconds, since the last call of `milliseconds`
+        self._taken: list[float] = []  # CPU seconds, since the last answer
+        self._answer = 0.0
         threading.Thread(target=self._run, name="core speed", daemon=True).start()
+
+    def begin(self) -> None:
+        """A job begins: forget the measurements before it, and take its first."""
+        with self._lock:
+            self._taken = []
+        self.measure()
 
     def measure(self) -> None:
         seconds = self._work()
@@ -23,11 +30,14 @@ class CoreSpeed:
             self._taken.append(seconds)
 
     def milliseconds(self) -> float:
-        """The mean CPU time of the reference work since the last call, with one measurement at least."""
-        self.measure()
+        """The mean CPU time of the reference work since the last answer, or that answer if nothing was measured since.
+
+        So all rows that a job returns at its end have the same speed.
+        """
         with self._lock:
-            taken, self._taken = self._taken, []
-        return 1_000 * sum(taken) / len(taken)
+            if self._taken:
+                self._answer, self._taken = 1_000 * sum(self._taken) / len(self._taken), []
+            return self._answer
 
     def _run(self) -> None:
         pause = threading.Event()
