@@ -31,7 +31,10 @@ LIBRARY = Path(__file__).parents[2] / "include" / "truelog"
 
 # The narrowest tests that should notice every alteration of a module. All of them call the module in their own process.
 SUITES: dict[str, tuple[str, ...]] = {
-    "log/positions.py": ("tests/library/log/test_positions.py",),
+    "log/positions.py": (
+        "tests/library/log/test_positions.py",
+        "tests/library/sources/collector/test_position_token.py",
+    ),
     "batch/partial_selection.py": ("tests/library/batch/test_partial_selection.py",),
     "archive/log_day.py": ("tests/library/archive/test_log_day.py",),
     "kernel/merge.py": (
