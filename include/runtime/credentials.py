@@ -5,10 +5,13 @@ never changes existing entries.
 """
 
 import base64
+import random
 import secrets
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 
 from runtime.home import add_missing, written_names
@@ -22,7 +25,7 @@ PORTS |= {name: http.port for name, http in registry.HTTP.items()}
 LOOPBACK = "127.0.0.1"
 _PARTS = ("HOST", "PORT")
 # Below Linux's ephemeral ports, because a client that has a service's port would block a restart of the service.
-_RANDOM = range(10_000, 32_000)
+_BLOCKS = tuple(range(first, first + 500) for first in range(10_000, 32_000, 500))
 
 
 def set_up(home: Path, *, random_ports: bool = False) -> Settings:
@@ -44,7 +47,7 @@ def _require_known(written: set[str], services: Iterable[str], file: Path) -> No
 
 
 def _generated(random_ports: bool) -> dict[str, str]:
-    ports = _free_ports({name: secrets.choice(_RANDOM) for name in PORTS} if random_ports else PORTS)
+    ports = _free_ports({name: _random_candidates() if random_ports else (port, 0) for name, port in PORTS.items()})
     return {
         "kafka_bootstrap": f"{LOOPBACK}:{ports['kafka']}",
         "kafka_controller_port": str(ports["controller"]),
@@ -92,10 +95,10 @@ def _secret() -> str:
     return secrets.token_hex(24)
 
 
-def _free_ports(wanted: dict[str, int]) -> dict[str, int]:
-    """The wanted ports, with free ports in place of used ports. Every port stays bound until the last port is found."""
+def _free_ports(candidates: dict[str, Iterable[int]]) -> dict[str, int]:
+    """For each name, its first candidate that is free. Every port stays bound until the last port is found."""
     with ExitStack() as held:
-        return {name: _free_port([port, 0], held) for name, port in wanted.items()}
+        return {name: _free_port(ports, held) for name, ports in candidates.items()}
 
 
 def _free_port(candidates: Iterable[int], held: ExitStack) -> int:
@@ -107,3 +110,25 @@ def _free_port(candidates: Iterable[int], held: ExitStack) -> int:
             continue
         return int(taken.getsockname()[1])
     raise OSError(f"no free port on {LOOPBACK}")
+
+
+def _random_candidates() -> Iterator[int]:
+    _, ports = _own_block()
+    return islice(ports, len(_BLOCKS[0]))
+
+
+@cache
+def _own_block() -> tuple[socket.socket, Iterator[int]]:
+    """Ports that no other process chooses while this process runs, and the socket that claims them.
+
+    A port that is free now may belong to an environment of another process whose service starts later.
+    """
+    for block in random.sample(_BLOCKS, len(_BLOCKS)):
+        claim = socket.socket()
+        try:
+            claim.bind((LOOPBACK, block.start))
+        except OSError:
+            claim.close()
+        else:
+            return claim, cycle(block[1:])
+    raise OSError(f"other processes have all blocks of ports on {LOOPBACK}")

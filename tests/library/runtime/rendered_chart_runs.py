@@ -60,9 +60,11 @@ def words(command: list[str]) -> list[str]:
     return [sys.executable, *more]
 
 
-def require_ready(container: Container, process: "subprocess.Popen[bytes]", variables: dict[str, str]) -> None:
+def require_ready(
+    container: Container, process: "subprocess.Popen[bytes]", variables: dict[str, str], log: Path
+) -> None:
     """Probe once, as Kubernetes does."""
-    assert process.poll() is None, f"{container['name']} ended"
+    assert process.poll() is None, f"{container['name']} ended:\n{log.read_text()}"
     if probe := container.get("readinessProbe"):
         port = variables[f"TRUELOG_{container['name'].upper()}_PORT"]
         try:
@@ -107,8 +109,9 @@ def test_every_service_becomes_ready_and_ends_when_it_is_asked(
         for service in registry.SERVICES:
             [container] = containers(manifests[service.name])
             given = environment(container, variables, tmp_path / "no-home")
-            process = stack.enter_context(running(container, given, tmp_path / f"{service.name}.log"))
-            until(partial(require_ready, container, process, given), 60, service.name)
+            log = tmp_path / f"{service.name}.log"
+            process = stack.enter_context(running(container, given, log))
+            until(partial(require_ready, container, process, given, log), 60, service.name)
     assert not (tmp_path / "no-home").exists()
 
 

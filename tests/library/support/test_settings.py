@@ -55,18 +55,6 @@ def test_the_demos_add_whole_lines_and_replace_no_setting_of_a_person(tmp_path: 
     assert Settings(home=tmp_path).api_origins == "http://a.example"
 
 
-def test_random_ports_differ(tmp_path: Path) -> None:
-    settings = runtime.set_up(tmp_path, random_ports=True)
-    addresses = [
-        settings.kafka_bootstrap,
-        settings.s3_endpoint,
-        settings.database_port,
-        settings.kafka_controller_port,
-    ]
-    ports = {str(address).rpartition(":")[2] for address in addresses}
-    assert len(ports) == len(addresses)
-
-
 def test_the_environment_overrides_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime.set_up(tmp_path)
     monkeypatch.setenv("TRUELOG_KAFKA_BOOTSTRAP", "broker.example:9093")
