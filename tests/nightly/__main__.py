@@ -2,7 +2,8 @@
 
 All parts take hours, so each part is recorded when it ends. Without names, all parts run. A part that fails does not
 stop the others, and keeps its earlier record. Each file of the part `cases` is recorded, and may be named as a part.
-`mutation` and `alone` name all parts that begin so: one for each module, and one for each folder of tests.
+The name of a group names all its parts, which begin so: `mutation` has one for each module, and `alone` one for each
+folder of tests.
 """
 
 import argparse
@@ -18,11 +19,13 @@ from tests.affected import MARKERS, THREE_FILES
 from tests.house.tree import PROJECT
 from tests.nightly import cases, record
 from tests.nightly.cases import Outcome
+from tests.nightly.decoder import QUARTERS
 from tests.nightly.mutation import SUITES
 from tests.nightly.record import Green
 
 _PYTHON = (sys.executable, "-m")
 _PYTEST = (*_PYTHON, "pytest")
+_LOAD = (*_PYTHON, "tests.nightly.load", "make")
 
 # A part may be so many commits old. A part that tests the product has the smaller number. A part that tests the tests,
 # or one decoder on millions of records, takes an hour or more, and what it finds rarely comes back.
@@ -48,8 +51,12 @@ PARTS: dict[str, Part] = {
     "workers": Part((*_PYTEST, "tests/nightly/workers.py")),
     "small_batches": Part((*_PYTEST, "tests/nightly/small_batches.py")),
     "soak": Part((*_PYTEST, "tests/nightly/soak.py")),
-    "decoder": Part((*_PYTEST, "tests/nightly/decoder.py"), RARELY),
-    "load": Part((*_PYTHON, "tests.nightly.load", "make", "check", "browser", "test", "COSTS=print"), RARELY),
+    "load/1": Part((*_LOAD, "check", "browser", "test", "COSTS=print", "SHARD=1/2"), RARELY),  # as `.ci/run`
+    "load/2": Part((*_LOAD, "test", "COSTS=print", "SHARD=2/2"), RARELY),
+}
+PARTS |= {
+    f"decoder/{quarter}": Part((*_PYTEST, f"tests/nightly/decoder.py::test_the_decoders_agree[{quarter}]"), RARELY)
+    for quarter in QUARTERS
 }
 PARTS |= {
     f"mutation/{module}": Part((*_PYTHON, "tests.nightly.mutation", "--minutes", "5", module), RARELY)
@@ -59,7 +66,7 @@ PARTS |= {
     f"alone/{folder}": Part((*_PYTEST, *THREE_FILES, "-m", MARKERS, "--alone", f"tests/{folder}"), RARELY)
     for folder in sorted(_folders(PROJECT / "tests"))
 }
-_GROUPS = ("mutation", "alone")
+_GROUPS = ("decoder", "load", "mutation", "alone")
 _KNOWN = ", ".join([cases.NAME, *_GROUPS, *(part for part in PARTS if "/" not in part)])
 
 
