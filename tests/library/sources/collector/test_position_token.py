@@ -73,3 +73,24 @@ def _encoded(value: object) -> str:
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="position token"):
         Positions.from_token(text)
+
+
+@pytest.mark.parametrize("foreign", [" ", "\n", "!", "+"])
+def test_a_token_with_a_character_that_no_token_has_is_refused(foreign: str) -> None:
+    """A lenient decoder would skip these characters and find the positions."""
+    token = Positions({"page_view": {0: 7}}, IDS).only({"page_view"}).as_token()
+    assert Positions.from_token(token).at("page_view", 0) == 7
+    with pytest.raises(BadInput, match="position token"):
+        Positions.from_token(f"{token[:8]}{foreign}{token[8:]}")
+
+
+def test_a_token_that_is_too_long_is_refused_before_it_is_decoded() -> None:
+    def with_name(length: int, offset: int) -> str:
+        return Positions({"t" * length: {0: offset}}, {"t" * length: "id"}).as_token()
+
+    sizes = {len(with_name(length, offset)): (length, offset) for length in range(3_040, 3_080) for offset in (7, 77)}
+    length, offset = sizes[8_192]
+    assert Positions.from_token(with_name(length, offset)).offsets == {"t" * length: {0: offset}}
+    length, offset = sizes[min(size for size in sizes if size > 8_192)]
+    with pytest.raises(BadInput, match="position token"):
+        Positions.from_token(with_name(length, offset))
