@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from importlib.metadata import version
 from threading import Lock
@@ -155,7 +156,10 @@ def _component(name: str, *words: str, ready: Callable[[Settings], None], after:
 
 # If `--skip-serve-logs` is missing, a component serves its logs on every network address.
 SERVICES = (
-    _component("airflow-api", "api-server", ready=_api_ready, after=("postgresql",)),
+    replace(
+        _component("airflow-api", "api-server", ready=_api_ready, after=("postgresql",)),
+        ports=lambda settings: (settings.airflow_port,),
+    ),
     _component(
         "airflow-scheduler",
         *("scheduler", "--skip-serve-logs"),

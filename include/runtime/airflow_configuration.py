@@ -6,7 +6,7 @@ Options that are not set here have their Airflow defaults.
 from collections.abc import Mapping
 from pathlib import Path
 
-from runtime.credentials import LOOPBACK
+from runtime.ports import LOOPBACK
 from runtime.service import private_folder
 from truelog.support.files import write_private
 from truelog.support.settings import AIRFLOW_ROLE, Settings

@@ -91,6 +91,7 @@ SERVICE = Service(
     ready=ready,
     prepare=prepare,
     address=address,
+    ports=lambda settings: (settings.connect_port,),
     environment=lambda settings: {"TRUELOG_HOME": str(settings.home), "TRUELOG_JARS": str(settings.jars_home)},
     after=("postgresql", "kafka"),
     is_wanted=lambda settings: settings.capture,

@@ -5,15 +5,11 @@ never changes existing entries.
 """
 
 import base64
-import random
 import secrets
-import socket
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from functools import cache
-from itertools import cycle, islice
+from collections.abc import Iterable
 from pathlib import Path
 
+from runtime import ports
 from runtime.home import add_missing, written_names
 from truelog.services import registry
 from truelog.storage import api_key
@@ -22,10 +18,7 @@ from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
 
 PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "airflow": 18081, "connect": 18084}
 PORTS |= {name: http.port for name, http in registry.HTTP.items()}
-LOOPBACK = "127.0.0.1"
 _PARTS = ("HOST", "PORT")
-# Below Linux's ephemeral ports, because a client that has a service's port would block a restart of the service.
-_BLOCKS = tuple(range(first, first + 500) for first in range(10_000, 32_000, 500))
 
 
 def set_up(home: Path, *, random_ports: bool = False) -> Settings:
@@ -47,15 +40,15 @@ def _require_known(written: set[str], services: Iterable[str], file: Path) -> No
 
 
 def _generated(random_ports: bool) -> dict[str, str]:
-    ports = _free_ports({name: _random_candidates() if random_ports else (port, 0) for name, port in PORTS.items()})
+    chosen = ports.free({name: ports.of_this_process() if random_ports else (port, 0) for name, port in PORTS.items()})
     return {
-        "kafka_bootstrap": f"{LOOPBACK}:{ports['kafka']}",
-        "kafka_controller_port": str(ports["controller"]),
-        "s3_endpoint": f"http://{LOOPBACK}:{ports['s3']}",
-        "database_port": str(ports["postgresql"]),
-        "airflow_port": str(ports["airflow"]),
-        **{f"{service}_port": str(ports[service]) for service in registry.HTTP},
-        "connect_port": str(ports["connect"]),
+        "kafka_bootstrap": f"{ports.LOOPBACK}:{chosen['kafka']}",
+        "kafka_controller_port": str(chosen["controller"]),
+        "s3_endpoint": f"http://{ports.LOOPBACK}:{chosen['s3']}",
+        "database_port": str(chosen["postgresql"]),
+        "airflow_port": str(chosen["airflow"]),
+        **{f"{service}_port": str(chosen[service]) for service in registry.HTTP},
+        "connect_port": str(chosen["connect"]),
         **generated_secrets(),
     }
 
@@ -93,42 +86,3 @@ def generated_secrets() -> dict[str, str]:
 def _secret() -> str:
     """A hexadecimal secret, which needs no quotes in any configuration format."""
     return secrets.token_hex(24)
-
-
-def _free_ports(candidates: dict[str, Iterable[int]]) -> dict[str, int]:
-    """For each name, its first candidate that is free. Every port stays bound until the last port is found."""
-    with ExitStack() as held:
-        return {name: _free_port(ports, held) for name, ports in candidates.items()}
-
-
-def _free_port(candidates: Iterable[int], held: ExitStack) -> int:
-    for port in candidates:
-        taken = held.enter_context(socket.socket())
-        try:
-            taken.bind((LOOPBACK, port))
-        except OSError:
-            continue
-        return int(taken.getsockname()[1])
-    raise OSError(f"no free port on {LOOPBACK}")
-
-
-def _random_candidates() -> Iterator[int]:
-    _, ports = _own_block()
-    return islice(ports, len(_BLOCKS[0]))
-
-
-@cache
-def _own_block() -> tuple[socket.socket, Iterator[int]]:
-    """Ports that no other process chooses while this process runs, and the socket that claims them.
-
-    A port that is free now may belong to an environment of another process whose service starts later.
-    """
-    for block in random.sample(_BLOCKS, len(_BLOCKS)):
-        claim = socket.socket()
-        try:
-            claim.bind((LOOPBACK, block.start))
-        except OSError:
-            claim.close()
-        else:
-            return claim, cycle(block[1:])
-    raise OSError(f"other processes have all blocks of ports on {LOOPBACK}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from runtime.credentials import LOOPBACK
+from runtime.ports import LOOPBACK
 from runtime.service import Service, is_embedded, private_folder
 from truelog.log import access, admin_client, topics
 from truelog.schema.loading.events import load_proposals
@@ -156,5 +156,6 @@ SERVICE = Service(
     ready=ready,
     prepare=prepare,
     address=address,
+    ports=lambda settings: (int(settings.kafka_bootstrap.rpartition(":")[2]), settings.kafka_controller_port),
     is_wanted=is_embedded,
 )

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from runtime import chart
-from runtime.credentials import LOOPBACK, PORTS
+from runtime.credentials import PORTS
+from runtime.ports import LOOPBACK
 from truelog.services import registry
 from truelog.services.declaration import METRICS, Service
 from truelog.support.settings import PROJECT

@@ -22,6 +22,7 @@ def entry(declared: Declaration) -> Service:
         command=lambda _: [sys.executable, "-m", declared.module],
         ready=check.ready,
         address=check.address,
+        ports=lambda settings: (settings.address(declared.name).port,) if declared.http else (),
         after=declared.after,
         is_wanted=partial(_is_wanted, declared),
     )

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import sql
 from pydantic import SecretStr
 
-from runtime.credentials import LOOPBACK
+from runtime.ports import LOOPBACK
 from runtime.service import Service, is_embedded
 from truelog.measures.registry import sql_functions
 from truelog.storage import api_key, process_roles
@@ -374,6 +374,7 @@ SERVICE = Service(
     ready=ready,
     prepare=prepare,
     address=address,
+    ports=lambda settings: (settings.database_port,),
     stop_signal="INT",  # fast shutdown, which ends the sessions and leaves consistent data
     user=UNPRIVILEGED.pw_name if UNPRIVILEGED else None,
     is_wanted=is_embedded,

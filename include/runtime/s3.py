@@ -85,5 +85,6 @@ SERVICE = Service(
     ready=ready,
     prepare=prepare,
     address=address,
+    ports=lambda settings: (urlsplit(settings.s3_endpoint).port or 80,),
     is_wanted=is_embedded,
 )

@@ -16,6 +16,11 @@ def _always(settings: Settings) -> bool:
     return True
 
 
+def _no_ports(settings: Settings) -> tuple[int, ...]:
+    """The ports of a service that listens at none."""
+    return ()
+
+
 def is_embedded(settings: Settings) -> bool:
     """Whether the stores are services of this platform."""
     return settings.stores == "embedded"
@@ -34,6 +39,7 @@ class Service:
     command: Callable[[Settings], list[str]]  # without secrets: other users can read it
     ready: Callable[[Settings], None]  # makes an authenticated call; raises ServiceDown with the reason
     address: Callable[[Settings], str]
+    ports: Callable[[Settings], tuple[int, ...]] = _no_ports  # at which it listens
     configure: Callable[[Settings], None] = _nothing  # before the start: creates folders and files
     prepare: Callable[[Settings], None] = _nothing  # after the service is ready: creates roles, buckets and so on
     environment: Callable[[Settings], dict[str, str]] = _home  # without secrets: child processes inherit it

@@ -9,14 +9,14 @@ from xmlrpc.client import Fault
 import psutil
 import psycopg
 
-from runtime import airflow, connect, foreign_names, kafka, keeper, own_services, postgresql, s3
+from runtime import airflow, connect, foreign_names, kafka, keeper, own_services, ports, postgresql, s3
 from runtime.service import Service, log_file
 from truelog.apps import launcher
 from truelog.control import event_files, foreign_events
 from truelog.forgetting import reading
 from truelog.support.errors import ServiceDown
 from truelog.support.memory import megabytes
-from truelog.support.settings import Settings
+from truelog.support.settings import ENVIRONMENT_FILE, Settings
 from truelog.support.wait import until
 
 log = logging.getLogger("truelog.runtime")
@@ -137,6 +137,9 @@ def _bring_up(settings: Settings, service: Service, needed: "Iterable[Future[Non
     for done in needed:
         done.result()
     service.configure(settings)
+    if _pid(settings, service.name) is None:
+        for port in service.ports(settings):
+            ports.require_free(port, service.name, f"choose another port in {settings.home / ENVIRONMENT_FILE}")
     keeper.start(settings, service.name)
     description = f"{service.name} (log: {log_file(settings, service.name)})"
     seconds = until(lambda: service.ready(settings), READY_SECONDS, description)

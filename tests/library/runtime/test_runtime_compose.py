@@ -17,7 +17,8 @@ from jsonschema import Draft202012Validator
 import runtime
 import truelog
 from runtime import airflow, airflow_configuration, chart, kafka, own_services, postgresql, s3
-from runtime.credentials import LOOPBACK, PORTS
+from runtime.credentials import PORTS
+from runtime.ports import LOOPBACK
 from runtime.service import Service
 from runtime.services import SERVICES
 from truelog.alerts.receiver import configured
