@@ -11,7 +11,7 @@ FILE, FUNCTION, ENTRY_POINT = 400, 40, 60
 def too_long(root: Path) -> list[str]:
     return [
         f"{name}:1 has {length} lines; split it; the limit is {limit}"
-        for name, text in texts(root, "*.py")
+        for name, text in texts(root, "*.py", "*.js", "*.css")
         if (length := len(text.splitlines())) > (limit := _limit(name))
     ]
 
@@ -42,11 +42,13 @@ def test_planted_long_files_are_found(tmp_path: Path) -> None:
     planted = {
         "include/just.py": "x = 1\n" * FILE,
         "include/over.py": "x = 1\n" * (FILE + 1),
+        "include/pages/static/over.js": "x = 1;\n" * (FILE + 1),
         "spark_apps/app.py": "x = 1\n" * (ENTRY_POINT + 1),
         "spark_apps/views/view.py": "x = 1\n" * (ENTRY_POINT + 1),
     }
     plant(tmp_path, planted)
-    assert [problem.partition(":")[0] for problem in too_long(tmp_path)] == ["include/over.py", "spark_apps/app.py"]
+    found = {problem.partition(":")[0] for problem in too_long(tmp_path)}
+    assert found == {"include/over.py", "include/pages/static/over.js", "spark_apps/app.py"}
 
 
 def test_planted_long_functions_are_found(tmp_path: Path) -> None:

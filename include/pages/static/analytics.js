@@ -23,11 +23,8 @@ import { choose } from "./list.js";
 import { keyConditions } from "./rows.js";
 import { reasonFor } from "./rights.js";
 
-const FIXED = "fixed";
-const RANGES = [["1", "Last hour"], ["24", "Last 24 hours"], ["168", "Last 7 days"], ["720", "Last 30 days"], [
-  FIXED,
-  "From … to …",
-]];
+const RANGES = [["1", "Last hour"], ["24", "Last 24 hours"], ["168", "Last 7 days"], ["720", "Last 30 days"]];
+const FIXED = "fixed", CHOICES = [...RANGES, [FIXED, "From … to …"]];
 const LINES = "", BARS = "bars";
 const SECONDS = 10, LONG_SECONDS = 60; // between two answers, for ranges of up to a day and for longer ones
 const HOUR = 3_600_000, DAY = 24 * HOUR, LONG = 7 * DAY; // milliseconds
@@ -122,7 +119,7 @@ export function show(given, { shown, form }) {
     const cube = choose("Cube", [...new Set([...cubes, found.view])], found.view, {
       change: () => change({ view: cube.value, by: "", order: "", where: [] }),
     });
-    const range = choose("Time range", RANGES, isFixed ? FIXED : state.hours, {
+    const range = choose("Time range", CHOICES, isFixed ? FIXED : state.hours, {
       change: () => rangeChosen(range.value),
     });
     const by = choose(
