@@ -1,16 +1,17 @@
 """The supervisor's entries of Truelog's own services, made from their declarations."""
 
+import hashlib
 import sys
 from collections.abc import Collection
 from functools import partial
 
-from runtime.service import Service
+from runtime.service import Service, home_variable
 from truelog.services import registry
 from truelog.services.declaration import Check
 from truelog.services.declaration import Service as Declaration
 from truelog.services.health_check import require_healthy
 from truelog.support.errors import NotSetUp
-from truelog.support.settings import Settings
+from truelog.support.settings import ENVIRONMENT_FILE, Settings
 
 
 def entry(declared: Declaration) -> Service:
@@ -24,6 +25,7 @@ def entry(declared: Declaration) -> Service:
         address=check.address,
         ports=lambda settings: (settings.address(declared.name).port,) if declared.http else (),
         after=declared.after,
+        environment=_environment,
         is_wanted=partial(_is_wanted, declared),
     )
 
@@ -37,6 +39,16 @@ def require_wanted(settings: Settings, names: Collection[str]) -> None:
     for each in registry.SERVICES:
         if each.writes_events and each.name in names:
             settings.require_own_events(f"the service {each.name}")
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """The home, and a digest of its settings file.
+
+    A service reads the file when it starts. By the digest, the supervisor notices that it must start the service again.
+    """
+    file = settings.home / ENVIRONMENT_FILE
+    digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    return home_variable(settings) | {"SETTINGS_DIGEST": digest}
 
 
 def _is_wanted(declared: Declaration, settings: Settings) -> bool:

@@ -1,4 +1,4 @@
-"""Ports of this machine: free ones for a new home, and who has one that a service needs."""
+"""Ports of this machine: free ports for a new home, and who has a port that a service needs."""
 
 import random
 import socket

@@ -26,7 +26,7 @@ def is_embedded(settings: Settings) -> bool:
     return settings.stores == "embedded"
 
 
-def _home(settings: Settings) -> dict[str, str]:
+def home_variable(settings: Settings) -> dict[str, str]:
     """The variable for the home, where a service finds its settings."""
     return {"TRUELOG_HOME": str(settings.home)}
 
@@ -42,7 +42,7 @@ class Service:
     ports: Callable[[Settings], tuple[int, ...]] = _no_ports  # at which it listens
     configure: Callable[[Settings], None] = _nothing  # before the start: creates folders and files
     prepare: Callable[[Settings], None] = _nothing  # after the service is ready: creates roles, buckets and so on
-    environment: Callable[[Settings], dict[str, str]] = _home  # without secrets: child processes inherit it
+    environment: Callable[[Settings], dict[str, str]] = home_variable  # without secrets: child processes inherit it
     stop_signal: str = "TERM"
     after: tuple[str, ...] = ()  # services that this service needs
     is_wanted: Callable[[Settings], bool] = _always

@@ -234,9 +234,9 @@ def test_the_example_of_the_page_runs(
     view.change({"p1": "1", "p2": "2"})
     publish_all(view.settings)
     settings = view.settings
-    text = (PROJECT / "docs" / "outputs.md").read_text().replace("view.cart.v1", view.topic)
+    text = (PROJECT / "docs" / "outputs.md").read_text().replace("view.cart.v3", view.topic)
     text = text.replace("127.0.0.1:19092", settings.kafka_bootstrap)
     monkeypatch.setenv("KAFKA_PASSWORD", settings.kafka(KafkaUser.READER)["sasl.password"])
-    [example] = re.findall(r"```python\n(from truelog.client.*?)```", text, re.DOTALL)
-    exec("import os\n" + example, {"__name__": "page"})
+    [example] = re.findall(r"```python\n(import os\n\nfrom truelog.client.*?)```", text, re.DOTALL)
+    exec(example, {"__name__": "page"})
     assert capsys.readouterr().out == "2 rows\n"

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 import runtime
+from runtime import home, keeper
+from runtime.services import SERVICES
 from tests.deadline import deadline
+from truelog.services import registry
 from truelog.support.settings import PROJECT, Settings
 
 
@@ -64,6 +67,20 @@ def running(settings: Settings) -> list[runtime.State]:
 
 def states(settings: Settings) -> set[str]:
     return {each.state for each in runtime.status(settings)}
+
+
+def test_own_services_run_again_when_the_settings_file_has_changed(another: Settings) -> None:
+    """A service reads the file when it starts. The stores and Airflow have files of their own."""
+
+    def programs() -> dict[str, str]:
+        text = keeper._configuration(another, SERVICES.values())
+        return dict(part.split("]", 1) for part in text.split("[program:")[1:])
+
+    before = programs()
+    assert programs() == before
+    home.append(another.home, {"TRUELOG_API_ORIGINS": "https://shop.example"})
+    after = programs()
+    assert {name for name in before if before[name] != after[name]} == {each.name for each in registry.SERVICES}
 
 
 def test_down_stops_applications_although_the_supervisor_and_the_database_are_gone(another: Settings) -> None:

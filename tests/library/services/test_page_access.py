@@ -60,7 +60,7 @@ def test_a_page_of_another_origin_is_refused_and_may_read_why(postgresql: Settin
     for method in ("POST", "OPTIONS"):
         answer = ask(postgresql, method, f"/things?key={key}", Origin=origin)
         assert (answer.status_code, answer.json()) == (403, {"error": f"the key is for pages of {SHOP}"})
-        assert answer.headers["Access-Control-Allow-Origin"] == origin or "null"
+        assert answer.headers["Access-Control-Allow-Origin"] == (origin or "null")
 
 
 def test_only_keys_of_browsers_open_the_route_and_they_open_no_other(postgresql: Settings, key: str) -> None:
