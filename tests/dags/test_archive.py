@@ -11,11 +11,18 @@ if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
 
-def audit(dags: "DagBag", monkeypatch: pytest.MonkeyPatch, *faults: str) -> None:
-    """Run the audit task with a report that lists these faults."""
+def audit(dags: "DagBag", monkeypatch: pytest.MonkeyPatch, *faults: str, deep: bool = False) -> list[bool]:
+    """Run the audit task with a report that lists these faults. Returns whether each audit was a deep one."""
     task: Any = dags.dags["archive_upkeep"].get_task("audit")
-    monkeypatch.setattr(audit_evidence, "run_audit", lambda settings, *, deep: AuditReport((), 0, faults))
-    task.python_callable({"deep": False})
+    audits: list[bool] = []
+
+    def run_audit(_: object, *, deep: bool) -> AuditReport:
+        audits.append(deep)
+        return AuditReport((), 0, faults)
+
+    monkeypatch.setattr(audit_evidence, "run_audit", run_audit)
+    task.python_callable({"deep": deep})
+    return audits
 
 
 def test_a_fault_fails_the_task_without_a_retry(dags: "DagBag", monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,8 +32,10 @@ def test_a_fault_fails_the_task_without_a_retry(dags: "DagBag", monkeypatch: pyt
         audit(dags, monkeypatch, "click 0: a.parquet is missing from the bucket", "more")
 
 
-def test_an_archive_without_faults_succeeds(dags: "DagBag", monkeypatch: pytest.MonkeyPatch) -> None:
-    audit(dags, monkeypatch)
+@pytest.mark.parametrize("deep", [False, True])
+def test_an_archive_without_faults_succeeds(dags: "DagBag", monkeypatch: pytest.MonkeyPatch, deep: bool) -> None:
+    """A run with the parameter `deep` compares the bytes."""
+    assert audit(dags, monkeypatch, deep=deep) == [deep]
 
 
 def test_the_audit_runs_even_if_compaction_failed(dags: "DagBag") -> None:

@@ -26,6 +26,7 @@ from tests.servers import AIRFLOW, Environment
 from tests.speed import record_speed
 from truelog.archive import analyst
 from truelog.archive import reader as archive_reader
+from truelog.archive.audit_evidence import run_audit
 from truelog.archive.table import archived_positions, open_catalog
 from truelog.batch.recomputation import DayState
 from truelog.log import topics
@@ -371,10 +372,13 @@ def test_an_application_reads_the_past_over_http(oncall: Airflow, short: Setting
     assert counted > 0
 
 
-def test_upkeep_leaves_the_archive_sound(oncall: Airflow) -> None:
+def test_upkeep_leaves_the_archive_sound(oncall: Airflow, short: Settings) -> None:
     """The archive is running at the same time."""
     run = oncall.trigger("archive_upkeep", deep=True)
     oncall.wait_for_run("archive_upkeep", run)
+    found = run_audit(short)
+    assert (found.verdict, found.faults) == ("SOUND", ())
+    assert found.records("page_view") > 0
 
 
 @pytest.mark.parametrize("conf", [{"day": "yesterday"}, {"views": ["nothing"]}, {"open": "perhaps"}])

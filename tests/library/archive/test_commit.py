@@ -1,6 +1,7 @@
 """Archive commits in a real catalog and bucket are refused unless the batch begins at the table's positions."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -153,7 +154,11 @@ def test_commits_keep_the_metadata_small(
 
 
 def test_a_snapshot_that_another_process_forgot_is_no_conflict(
-    platform: Settings, catalog: Interrupted, table: Table, monkeypatch: pytest.MonkeyPatch
+    platform: Settings,
+    catalog: Interrupted,
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(archive_commit, "_PORTION", 1)
     for offset in range(3):
@@ -161,7 +166,9 @@ def test_a_snapshot_that_another_process_forgot_is_no_conflict(
     stale, old = catalog.load_table(identifier(TOPIC)), [each.snapshot_id for each in table.refresh().snapshots()][:2]
     table.maintenance.expire_snapshots().by_ids(old).commit()
     monkeypatch.setattr(archive_commit, "superseded", lambda snapshots: old)
+    caplog.set_level(logging.INFO, "truelog.archive")
     archive_commit._forget_old_snapshots(stale)
+    assert "old snapshots stay until the next commit" in caplog.text
     assert rows(table) == [(0, offset) for offset in range(3)]
 
 

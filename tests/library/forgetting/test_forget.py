@@ -3,6 +3,7 @@
 The command dies in each step, after it has done its work and before the ledger says so.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -253,7 +254,9 @@ def require_forgotten(town: Town) -> None:
     assert places_with(town.settings, town.connection, TRACES, ["erasure", RELAY_PLACES]) == []
     assert replays(town.connection) == []
     output = topic_of("home_timeline", town.view("home_timeline").view.version)
-    assert not [key for key, row in table(town.settings, output).items() if any(each in key + row for each in TRACES)]
+    published = table(town.settings, output)
+    assert not [key for key, row in published.items() if any(each in key + row for each in TRACES)]
+    assert [(row["reader_id"], row["tweet_id"]) for row in map(json.loads, published.values())] == [(THIRD, "t2")]
     assert rows(town, "home_timeline", "reader_id tweet_id") == [(THIRD, "t2")]
     assert [visitor for visitor, _ in rows(town, "sessions", "visitor_id pages")] == [NEIGHBOUR]
     [(views, visitors)] = rows(town, "page_audience", "views visitors")

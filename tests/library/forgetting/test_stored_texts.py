@@ -10,11 +10,13 @@ from psycopg.types.json import Jsonb
 from tests.builders.alerts import an_alert
 from tests.builders.applications import an_operation
 from tests.builders.comparisons import a_reconciliation, a_repair, a_validation
-from tests.builders.views import a_failed_group, a_view, an_exclusion, an_oversized_group
+from tests.builders.quotes import an_invalid_change, quotes
+from tests.builders.views import a_batch_refusal, a_failed_group, a_view, an_exclusion, an_oversized_group
 from tests.library.forgetting.byte_search import places_with
 from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.subject import Subject
 from truelog.exports.query import Condition, Operator, RowQuery
+from truelog.forgetting import stored_texts
 from truelog.forgetting.stored_texts import forget_reports, forget_texts
 from truelog.history import past_question
 from truelog.history.explain_question import Question, newest_answer, store_answer
@@ -44,6 +46,9 @@ def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
         past_question.ask(connection, settings, past, PastPage(1), "shop")
         [asked] = past_question.waiting(connection)
         past_question.answer(connection, asked, {"version": 1}, [found])
+    past_question.ask(connection, settings, at_noon("other", "text", "y"), PastPage(1), "shop")
+    [asked] = past_question.waiting(connection)
+    past_question.refuse(connection, asked, past_question.FAILED, f"the rebuild failed on '{PERSON}'")
     past_question.ask(connection, settings, at_noon("other", "person_id", PERSON), PastPage(1), "shop")
     a_repair(connection, view, before={"text": TEXT})
     an_operation(connection, f"person_id={PERSON}")
@@ -52,6 +57,9 @@ def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
     a_failed_group(connection, view, ["bob"], f"failed beside {PERSON}")
     a_failed_group(connection, view, [PERSON, 1], "failed")
     an_oversized_group(connection, view, [PERSON])
+    a_batch_refusal(connection, view, f"the check of '{PERSON}' failed")
+    an_invalid_change(connection, view, f'["{PERSON}"]')
+    quotes(connection, view, f"failed on '{PERSON}'")
 
 
 def at_noon(view: str, column: str, value: str) -> PastQuestion:
@@ -70,7 +78,8 @@ def test_texts_and_rows_are_forgotten(platform: Settings, connection: Connection
     an_operation(connection, "person_id=bob")
     other = Question("another", ("person_id=bob",))
     store_answer(connection, other, {"row": {"text": "hello"}}, "analyst")
-    assert len(places_with(platform, connection, [PERSON, TEXT], ())) >= 7
+    quoting = {each.table for each in stored_texts._TEXTS} | {"explanation", "repair"}
+    assert {f"truelog.{each}" for each in quoting} <= {*places_with(platform, connection, [PERSON, TEXT], ())}
     for _ in range(2):
         forget_reports(platform, connection, [view])
         forget_texts(connection, Erasures(b"s", (ERASURE,)))

@@ -32,8 +32,8 @@ ADDED = View(
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def raw(*events: tuple[str, str]) -> pa.RecordBatch:
-    """Clicks with these ids and URLs, as records of one partition."""
+def raw(*events: tuple[str, str], begin: int = 0) -> pa.RecordBatch:
+    """Clicks with these ids and URLs, as records of one partition from an offset on."""
     values = [
         json.dumps(
             {"event_id": event, "occurred_at": NOW.isoformat(), "visitor_id": "v", "search_id": "s", "url": url}
@@ -43,7 +43,7 @@ def raw(*events: tuple[str, str]) -> pa.RecordBatch:
     columns = {
         "topic": pa.array(["click"] * len(values), pa.string()),
         "partition": pa.array([0] * len(values), pa.int32()),
-        "offset": pa.array(range(len(values)), pa.int64()),
+        "offset": pa.array(range(begin, begin + len(values)), pa.int64()),
         "broker_time": pa.array([NOW] * len(values), TIME),
         "value": pa.array(values, pa.binary()),
     }
@@ -51,7 +51,7 @@ def raw(*events: tuple[str, str]) -> pa.RecordBatch:
 
 
 class Added:
-    """A view that adds clicks, and batches that begin at offset 0."""
+    """A view that adds clicks, and batches of clicks."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab, self.folder, self.ids = lab, folder, {"click": uuid.uuid4().hex}
@@ -65,12 +65,12 @@ class Added:
     def plans(self) -> RepeatedPlans:
         return RepeatedPlans(self.small, self.lab.settings, self.folder / "views" / "added", self.folder / "disk")
 
-    def batch(self, *events: tuple[str, str]) -> EventRange:
-        folder = self.folder / f"batch {len(events)}"
+    def batch(self, *events: tuple[str, str], begin: int = 0) -> EventRange:
+        folder = self.folder / f"batch {begin} {len(events)}"
         folder.mkdir()
-        files = event_files.write(folder, [raw(*events)], {"click": self.lab.types["click"]}, {})
+        files = event_files.write(folder, [raw(*events, begin=begin)], {"click": self.lab.types["click"]}, {})
         frames = FileFrames(self.small, files.folder, files.schemas)
-        return EventRange(frames, self.at(0), self.at(len(events)), files=files)
+        return EventRange(frames, self.at(begin), self.at(begin + len(events)), files=files)
 
     def apply(self, batch: EventRange, begin: int, plans: RepeatedPlans | None) -> None:
         BatchApplier(self.lab.settings).apply(self.lab.connection, self.compiled, batch, self.at(begin), plans)
@@ -110,6 +110,10 @@ def test_the_plans_of_a_whole_small_batch_are_made_once(lab: Lab, tmp_path: Path
     plans = added.plans()
     added.apply(added.batch(("a", "1"), ("b", "2")), 0, plans)
     assert {each.name for each in added.compiled.tables if plans.repeats(each)} != set()
+    made = {name: each for name, each in plans._tasks.items() if each.task is not None}
+    added.apply(added.batch(("c", "4"), begin=2), 2, plans)
+    assert added.clicks() == 7
+    assert [name for name, each in made.items() if plans._tasks[name] is each] != []
 
 
 @pytest.mark.parametrize("repeated", [True, False])

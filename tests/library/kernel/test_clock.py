@@ -113,14 +113,15 @@ def test_only_rows_before_the_limit_are_dropped(connection: Connection) -> None:
         query = sql.SQL("INSERT INTO {} VALUES (%s), (%s), (%s), (NULL)").format(target)
         connection.execute(query, (second(-1), NOON, second(1)))
 
-        def left() -> int:
-            return len(connection.execute(sql.SQL("SELECT FROM {}").format(target)).fetchall())
+        def left() -> list[object]:
+            rows = connection.execute(sql.SQL("SELECT time FROM {} ORDER BY time").format(target)).fetchall()
+            return [time for (time,) in rows]
 
         clock.drop_before(connection, table_of("1 hour"), "pg_temp", None)
         clock.drop_before(connection, table_of(None), "pg_temp", NOON)
-        assert left() == 4
+        assert left() == [second(-1), NOON, second(1), None]
         clock.drop_before(connection, table_of("1 hour"), "pg_temp", NOON)
-        assert left() == 3
+        assert left() == [NOON, second(1), None]
 
 
 def test_the_latest_wrong_clock_of_a_topic_is_remembered(connection: Connection) -> None:

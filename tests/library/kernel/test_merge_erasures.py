@@ -74,6 +74,7 @@ def test_each_further_erasure_must_be_known(connection: Connection, view: Compil
 def test_before_the_archive_shows_an_erasure_a_merge_goes_on(connection: Connection, view: CompiledView) -> None:
     an_erasure(connection, erasure(at(3)), Step.COUNTED)
     apply(connection, view)
+    assert merge.positions(connection, view) == at(EVENTS)
 
 
 def test_a_view_past_the_ends_and_other_topics_need_to_know_nothing(connection: Connection, view: CompiledView) -> None:

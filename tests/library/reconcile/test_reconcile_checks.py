@@ -231,9 +231,11 @@ def test_a_view_may_shrink_when_a_topic_is_judged_again(judged: Judged, request:
 def test_the_checks_of_the_view_apply_to_every_row(judged: Judged) -> None:
     judged.compared()
     judged.connection.execute(
-        b"CREATE OR REPLACE VIEW views.judged AS SELECT * FROM (VALUES ('x', 0::numeric)) AS v (a, n)"
+        b"CREATE OR REPLACE VIEW views.judged AS SELECT 'x'::text AS a, "
+        b"(CASE WHEN n = 1000 THEN 0 ELSE n END)::numeric AS n FROM generate_series(1, 1000) AS n"
     )
     assert judged.failed() == ("n > 0",)
+    assert judged.observed()["n > 0"] == "1 row breaks it"
 
 
 def test_data_docs_show_hostile_values_as_text(judged: Judged) -> None:

@@ -55,7 +55,11 @@ def hashes(connection: Connection) -> dict[str, str]:
         name = sql.Identifier(str(schema), str(table))
         rows = connection.execute(sql.SQL("SELECT t::text FROM {} AS t ORDER BY 1").format(name)).fetchall()
         found[f"{schema}.{table}"] = hashlib.sha256(repr(rows).encode()).hexdigest()
-    return found
+    shown = (
+        "SELECT schemaname || '.' || viewname, definition FROM pg_views "
+        "WHERE schemaname = ANY(%s) AND viewname NOT LIKE '%%copy%%'"
+    )
+    return found | {str(name): str(text) for name, text in connection.execute(shown, (["views", "presented"],))}
 
 
 def made(ground: Archived, name: str = "copy", view: View = KEPT, **wanted: Any) -> store.Replay:
@@ -74,7 +78,8 @@ def spent(connection: Connection, name: str = "copy") -> dict[str, int]:
 def test_a_replay_equals_production_and_changes_nothing(ground: Archived) -> None:
     connection, settings = ground.lab.connection, ground.lab.settings
     before = hashes(connection)
-    assert {"truelog.view", "truelog.position", f"state.{ground.compiled.own.name}"} < before.keys()
+    production = {f"state.{ground.compiled.own.name}", f"views.{ground.compiled.name}"}
+    assert {"truelog.view", "truelog.position", *production} < before.keys()
     copy = made(ground, keep=timedelta(0))
     assert spent(connection) == {"a": 5, "b": 2}
     found = compare_with_production(settings, copy, 20)
