@@ -102,12 +102,19 @@ def superseded(snapshots: Sequence[Snapshot]) -> list[int]:
     ordered = sorted(snapshots, key=lambda each: each.sequence_number or 0)
     youngest = ordered[-1].timestamp_ms - _PLANNING.total_seconds() * 1000 if ordered else 0
     return [
-        one.snapshot_id for one, following in pairwise(ordered) if _appends(following) and one.timestamp_ms < youngest
+        one.snapshot_id
+        for one, following in pairwise(ordered)
+        if _appended_to(one, following) and one.timestamp_ms < youngest
     ]
 
 
-def _appends(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and snapshot.summary.operation is Operation.APPEND
+def _appended_to(one: Snapshot, following: Snapshot) -> bool:
+    """Whether the following snapshot has all files of this one.
+
+    The compaction between them may be forgotten already. The following snapshot then has no parent.
+    """
+    appends = following.summary is not None and following.summary.operation is Operation.APPEND
+    return appends and following.parent_snapshot_id == one.snapshot_id
 
 
 class _WrongPositionsError(ValidationException):

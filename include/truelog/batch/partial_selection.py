@@ -43,11 +43,16 @@ class TouchedDays:
     reach: timedelta = timedelta()
 
     def erasures(self, day: datetime, *, rewritten: bool = False) -> frozenset[str]:
-        """The erasures that touch a partial's log day; if `rewritten`, only the erasures that the archive shows."""
+        """The erasures that touch a partial's log day; if `rewritten`, only the erasures that the archive shows.
+
+        An erased record may be of a shorter log day within the partial's, if log days have become longer since.
+        """
         return frozenset(
             each.erasure
             for each in self.days
-            if each.log_day <= day < each.log_day + self.length + self.reach and (each.is_rewritten or not rewritten)
+            if each.log_day < day + self.length
+            and day < each.log_day + self.length + self.reach
+            and (each.is_rewritten or not rewritten)
         )
 
     def are_in(self, partial: PartialRange) -> bool:

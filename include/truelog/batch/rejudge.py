@@ -131,6 +131,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
         outbox.record_changes(connection, compiled)
         rebuilder.exclusions(final).drop_earlier()
         _record_readings(rebuilder)
+        merge.record_repair(connection, compiled)  # a batch may have used rows of the former reading
         faults.reach("rejudge.before_commit")
 
 

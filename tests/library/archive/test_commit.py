@@ -178,25 +178,31 @@ MINUTE = 60_000  # milliseconds
 @settings_of(max_examples=200)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 7 * MINUTE)), max_size=30))
 def test_forgotten_snapshots_have_no_file_of_their_own(history: list[tuple[bool, int]]) -> None:
-    """A snapshot either appends a file, or replaces all files by one, as a compaction does."""
+    """A snapshot either appends a file, or replaces all files by one, as a compaction does, and forgets some."""
     files: set[int] = set()
     kept: dict[int, set[int]] = {}
-    snapshots, now = [], 0
+    left: dict[int, Snapshot] = {}
+    now = 0
     for number, (appends, pause) in enumerate(history):
         files, now = ({*files, number} if appends else {number}), now + pause
         kept[number] = files
-        snapshots.append(snapshot(number, now, Operation.APPEND if appends else Operation.REPLACE))
-    forgotten = archive_commit.superseded(snapshots[::-1])
-    left = [found for number, found in kept.items() if number not in forgotten]
-    assert all(any(kept[each] <= later for later in left) for each in forgotten)
-    assert all(now - snapshots[each].timestamp_ms > 10 * MINUTE for each in forgotten)
-    following = zip(snapshots[:-1], history[1:], strict=True) if history else ()
-    expected = [one.snapshot_id for one, (appends, _) in following if appends and now - one.timestamp_ms > 10 * MINUTE]
-    assert forgotten == expected
+        left[number] = snapshot(number, now, Operation.APPEND if appends else Operation.REPLACE)
+        forgotten = archive_commit.superseded([*left.values()][::-1])
+        assert all(now - left[each].timestamp_ms > 10 * MINUTE for each in forgotten)
+        left = {n: without_parents(each, forgotten) for n, each in left.items() if n not in forgotten}
+        assert set().union(*(kept[each] for each in left)) == set().union(*kept.values())
+    followed = [number for number, (appends, _) in enumerate(history[1:]) if appends]
+    assert [each for each in followed if each in left and now - left[each].timestamp_ms > 10 * MINUTE] == []
+
+
+def without_parents(one: Snapshot, forgotten: list[int]) -> Snapshot:
+    """The snapshot as pyiceberg leaves it when its parent has expired."""
+    return one.model_copy(update={"parent_snapshot_id": None}) if one.parent_snapshot_id in forgotten else one
 
 
 def snapshot(number: int, at: int, operation: Operation) -> Snapshot:
     found = {"snapshot-id": number, "sequence-number": number + 1, "timestamp-ms": at, "manifest-list": ""}
+    found |= {"parent-snapshot-id": number - 1} if number else {}
     return Snapshot.model_validate({**found, "summary": {"operation": operation.value}})
 
 

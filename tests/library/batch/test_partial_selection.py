@@ -93,6 +93,13 @@ def test_an_erasure_touches_its_day_and_the_days_that_its_records_decide_about(
     assert all(erased.are_in(replace(each, erasures=frozenset({"one"}))) for each in days)
 
 
+def test_an_erasure_of_a_short_log_day_touches_the_longer_one_around_it() -> None:
+    """Log days were hours, and are days now."""
+    five = MIDNIGHT + DAY + timedelta(hours=5)
+    erased = TouchedDays([TouchedDay("one", five, is_rewritten=False)], DAY)
+    assert [erased.are_in(partial(number, {}, {0: 1})) for number in range(4)] == [True, False, False, True]
+
+
 def test_a_partial_shows_only_the_erasures_that_the_archive_showed() -> None:
     days = [TouchedDay("one", MIDNIGHT, is_rewritten=True), TouchedDay("two", MIDNIGHT, is_rewritten=False)]
     touched = TouchedDays(days, DAY)

@@ -41,6 +41,7 @@ def test_a_rebuild_from_before_an_erasure_is_not_stored(
     if is_streamed:
         ground.stream()
     before = merge.positions(ground.lab.connection, ground.compiled)
+    repairs = merge.repairs(ground.lab.connection, ground.compiled)
     stage_rows = Rebuilder.stage_rows
 
     def erased_meanwhile(rebuilder: Rebuilder, at: Positions) -> StagedRows:
@@ -54,10 +55,13 @@ def test_a_rebuild_from_before_an_erasure_is_not_stored(
             with pytest.raises(Stale, match="read before erasure"):
                 work(ground.rebuilder)
         assert merge.positions(ground.lab.connection, ground.compiled) == before
+        assert merge.repairs(ground.lab.connection, ground.compiled) == repairs
         work(ground.rebuilder)
         assert merge.positions(ground.lab.connection, ground.compiled).only(["click"]) == ground.positions.only(
             ["click"]
         )
+        if is_streamed:  # so that no batch whose rows follow from those before the rebuild is merged
+            assert merge.repairs(ground.lab.connection, ground.compiled) == repairs + 1
     finally:
         forget_erasures(ground.lab.connection)
 
