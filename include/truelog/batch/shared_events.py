@@ -16,9 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive.reader import Wanted, read_events
 from truelog.archive.table import archived_positions
+from truelog.erasure import ledger
 from truelog.log.positions import Positions, Range
 from truelog.log.records import in_ranges
 from truelog.schema.event import EventType
+from truelog.storage.database import connect
 from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
 
@@ -27,10 +29,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Held:
-    """The decoded events of one topic below `end`."""
+    """The decoded events of one topic below `end`. `shown` are the erasures that the archive showed before."""
 
     frame: DataFrame
     end: Positions
+    shown: frozenset[str]
 
     def inside(self, wanted: Wanted) -> DataFrame:
         """The events in those parts of the wanted ranges that are held."""
@@ -56,16 +59,27 @@ class SharedEvents:
     def events(self, event_type: EventType, wanted: Wanted) -> DataFrame:
         """The valid events among the wanted records, which are records of the type's topic.
 
+        After an erasure, the events are read again. The caller holds the lock of the view's comparisons, for which a
+        later erasure of the view waits.
+
         Raises: the errors of `archive.reader.read_records`.
         """
         held = None if wanted.since else self._of_topic(event_type)
-        if held is None or wanted.ids.get(event_type.name) != held.end.ids.get(event_type.name):
+        if held is None or not self._may_use(held, wanted, event_type.name):
             return read_events(self.spark, self.settings, event_type, wanted, from_raw=True)
         inside, past = held.inside(wanted), held.past(wanted)
         if not past:
             return inside
         further = read_events(self.spark, self.settings, event_type, replace(wanted, ranges=past), from_raw=True)
         return inside.unionByName(further)
+
+    def _may_use(self, held: _Held, wanted: Wanted, topic: str) -> bool:
+        is_same = wanted.ids.get(topic) == held.end.ids.get(topic)
+        return is_same and held.shown == self._shown()
+
+    def _shown(self) -> frozenset[str] | None:
+        with connect(self.settings) as connection:
+            return ledger.shown(connection)
 
     def _of_topic(self, event_type: EventType) -> _Held | None:
         """The topic's decoded events; None if each view has to read the topic itself."""
@@ -75,7 +89,10 @@ class SharedEvents:
             return self._held[event_type.name]
 
     def _decode(self, event_type: EventType) -> _Held | None:
-        topic = [event_type.name]
+        topic, shown = [event_type.name], self._shown()
+        if shown is None:
+            log.warning("each view decodes %s by itself, because an erasure is being written", event_type.name)
+            return None
         try:
             end = self.furthest.only(topic).earliest(archived_positions(self.settings, topic))
             wanted = Wanted.between(Positions(), end)
@@ -83,7 +100,7 @@ class SharedEvents:
         except TruelogError as refused:  # a view that is not so far may still read its records
             log.warning("each view decodes %s by itself: %s", event_type.name, refused)
             return None
-        return _Held(events.persist(), end)
+        return _Held(events.persist(), end, shown)
 
     def release(self) -> None:
         for held in self._held.values():

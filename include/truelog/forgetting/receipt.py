@@ -87,8 +87,10 @@ class Receipt:
 
 
 def receipt_of(settings: Settings, entry: Entry) -> Receipt:
-    """The receipt of an erasure. A topic without covered records is left out."""
-    seconds = topics.longest_seconds(topics.client(settings), entry.records)
+    """The receipt of an erasure. Topics without covered records are left out, and topics that were deleted since."""
+    broker = topics.client(settings)
+    existing = topics.existing_topics(broker)
+    seconds = topics.longest_seconds(broker, [topic for topic in entry.records if topic in existing])
     kafka = {t: None if each is None else entry.recorded_at + timedelta(seconds=each) for t, each in seconds.items()}
     with connect(settings) as connection:
         since = entry.advanced_at if entry.is_finished else datetime.now(UTC)

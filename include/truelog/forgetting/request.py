@@ -47,11 +47,23 @@ def wanted(settings: Settings, named: Collection[Named]) -> Erasure:
     """
     secret = secret_of(settings)
     fields = subject_fields(event_registry.confirmed_types(settings), {field for field, _ in named})
-    # The committed ends would leave out acknowledged events that follow a record of an open transaction.
-    ends = topics.end_offsets(settings, fields)
+    ends = _ends(settings, fields)
     _require_no_open_cut(settings, ends)
     subjects = frozenset(Subject.of(secret, *each) for each in named)
-    return Erasure(uuid.uuid4(), subjects, fields, ends, secret_check(secret))
+    left = {topic: names for topic, names in fields.items() if topic in ends.ids}
+    return Erasure(uuid.uuid4(), subjects, left, ends, secret_check(secret))
+
+
+def _ends(settings: Settings, names: Collection[str]) -> Positions:
+    """The ends of these topics in Kafka, or in the archive if a topic was deleted. One that was in neither is left out.
+
+    The committed ends would leave out acknowledged events that follow a record of an open transaction.
+    """
+    existing = topics.existing_topics(topics.client(settings, KafkaUser.ADMIN))  # the administrator sees all topics
+    here = {each for each in names if each in existing}
+    deleted = {*names} - here
+    ends = topics.end_offsets(settings, here)
+    return ends.latest(archived_positions(settings, deleted)) if deleted else ends
 
 
 def _require_no_open_cut(settings: Settings, ends: Positions) -> None:

@@ -1,12 +1,18 @@
 """Views of one topic share its decoded events: each takes exactly its own records, and small files share tasks."""
 
+import uuid
+
 import pytest
 from pyspark.sql import DataFrame
 
 from tests.beds.archived import Archived
+from tests.builders.erasures import an_erasure, forget_erasures
 from truelog.archive.reader import Wanted, read_events
 from truelog.batch import shared_events
 from truelog.batch.shared_events import SharedEvents
+from truelog.erasure.erasure import Erasure
+from truelog.erasure.ledger import Step
+from truelog.erasure.subject import Subject
 from truelog.log.positions import Positions
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileRequest
@@ -64,6 +70,26 @@ def test_each_topic_is_decoded_once(ground: Archived, read: list[str]) -> None:
             assert reconcile(ground.lab.context, ground.compiled, FROM_RAW, shared).equal
         assert reconcile(ground.lab.context, ground.compiled, COMPARE_ONLY, shared).equal
     assert read.count("click") == 1
+
+
+def test_events_from_before_an_erasure_are_not_used_after_it(ground: Archived, read: list[str]) -> None:
+    """Or a view that is compared after it was erased would get the person back by a repair."""
+    lab, click = ground.lab, ground.lab.types["click"]
+    wanted = Wanted.between(Positions(), ground.positions.only(["click"]))
+    shared = SharedEvents(lab.spark, lab.settings, ground.positions)
+    for _ in range(2):
+        shared.events(click, wanted)
+    assert read.count("click") == 1
+    erased = Erasure(uuid.uuid4(), frozenset({Subject.of(b"s", "visitor_id", "eve")}), {}, Positions())
+    try:
+        for number, step in enumerate((Step.COUNTED, Step.REWRITTEN), 2):
+            forget_erasures(lab.connection)
+            an_erasure(lab.connection, erased, step)
+            shared.events(click, wanted)
+            assert read.count("click") == number
+    finally:
+        forget_erasures(lab.connection)
+        shared.release()
 
 
 def test_a_topic_that_cannot_be_shared_is_read_by_each_view(ground: Archived, read: list[str]) -> None:
