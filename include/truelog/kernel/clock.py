@@ -9,6 +9,7 @@ therefore agree on which rows are old, and time passes even on a quiet log.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import pyarrow as pa
 from psycopg import sql
@@ -31,6 +32,7 @@ _JUDGED = pa.schema([("offset", pa.int64()), ("time", pa.int64()), ("ends", pa.s
 
 _LATEST = 2_000  # the number of the latest ticks that are searched first; each further search reads 16 times as many
 _FURTHER = 16
+_AT_ONCE = 5_000  # ticks that are stored in one transaction
 
 _Batches = Iterable[pa.RecordBatch]
 _Judge = Callable[[DataFrame], DataFrame]
@@ -54,20 +56,24 @@ def store_ticks(
 ) -> None:
     """Store the valid ticks of a batch; storing a tick twice changes nothing.
 
-    `require_unchanged` is called before the commit, and raises if the topic may be another topic by now.
+    `require_unchanged` is called before each commit, and raises if the topic may be another topic by now.
     """
-    rows = ticks.selectExpr(*_COLUMNS).collect()  # Spark may need longer than a transaction may be idle
-    store_tick_rows(connection, topic_id, map(tuple, rows), require_unchanged)
+    store_tick_rows(connection, topic_id, map(tuple, ticks.selectExpr(*_COLUMNS).toLocalIterator()), require_unchanged)
 
 
 def store_tick_rows(
     connection: Connection, topic_id: str, rows: Iterable[TickRow], require_unchanged: Callable[[], None]
 ) -> None:
-    """Like `store_ticks`, for ticks that were read without Spark."""
-    found = ((offset, time, tick_ends(time, broker_time, ends)) for offset, time, broker_time, ends in rows)
-    with connection.transaction():
-        _insert(connection, topic_id, ((offset, time, ends) for offset, time, ends in found if ends is not None))
-        require_unchanged()
+    """Like `store_ticks`, for ticks that were read without Spark.
+
+    A view that begins on an old platform needs the ticks of a week, which are more than memory should hold.
+    """
+    left = iter(rows)
+    while some := list(islice(left, _AT_ONCE)):  # their source may need longer than a transaction may be idle
+        found = ((offset, time, tick_ends(time, broker_time, ends)) for offset, time, broker_time, ends in some)
+        with connection.transaction():
+            _insert(connection, topic_id, ((offset, time, ends) for offset, time, ends in found if ends is not None))
+            require_unchanged()
 
 
 def replace_ticks(

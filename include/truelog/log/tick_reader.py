@@ -1,6 +1,6 @@
 """Reads the ticks of a batch in the driver. Most batches have one tick, for which a Spark job would cost too much."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,19 +15,17 @@ from truelog.support.settings import KafkaUser, Settings
 _COLUMNS = ("occurred_at", "ends")
 
 
-def read_ticks(settings: Settings, event_type: EventType, ranges: Iterable[Range]) -> list[TickRow]:
+def read_ticks(settings: Settings, event_type: EventType, ranges: Iterable[Range]) -> Iterator[TickRow]:
     """The valid events of the `ticks` topic in these ranges. They are ticks if `tick_ends` accepts them.
 
     Raises:
         ServiceDown: Kafka did not return some of these records.
     """
-    found: list[TickRow] = []
     for records in range_reader.read(settings.kafka(KafkaUser.READER), list(ranges)):
         judged = judge(event_type, records, _COLUMNS)
         valid = pc.is_null(judged["invalid"])
         columns = [records["offset"], _micros(judged["occurred_at"]), _micros(records["broker_time"]), judged["ends"]]
-        found.extend(zip(*(each.filter(valid).to_pylist() for each in columns), strict=True))
-    return found
+        yield from zip(*(each.filter(valid).to_pylist() for each in columns), strict=True)
 
 
 def _micros(times: pa.Array) -> pa.Array:

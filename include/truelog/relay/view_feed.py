@@ -61,6 +61,14 @@ _TRIM = """
     WHERE view = %(view)s AND version = %(version)s AND number <= (SELECT max(last) FROM gone)
 """
 
+_PUBLISHED = 'CREATE TEMPORARY TABLE published ("offset" bigint, key text, is_live boolean) ON COMMIT DROP'
+_UNKNOWN = """
+    SELECT key FROM (SELECT DISTINCT ON (key) key, is_live FROM published ORDER BY key, "offset" DESC) AS last
+    WHERE is_live AND NOT EXISTS (
+        SELECT FROM truelog.outbox o WHERE (o.view, o.version, o.key) = (%(view)s, %(version)s, last.key)
+    ) ORDER BY key COLLATE "C"
+"""
+
 
 def output_config(settings: Settings) -> dict[str, str]:
     """The configuration of output topics, which bounds how long Kafka keeps a row that another one has replaced."""
@@ -142,23 +150,25 @@ class ViewFeed:
         return {"view": self.view, "version": self.version}
 
     def _unknown_keys(self, stored: Sequence[_Stored]) -> Iterable[_Stored]:
-        """A removal of each key that is live in the topic, and that the whole table lacks."""
-        live = self._live_keys()
-        query = "SELECT key FROM truelog.outbox WHERE (view, version) = (%(view)s, %(version)s)"
-        known = {key for (key,) in self._connection.execute(query, self._own)} if live else set()
-        return [stored[0]._replace(key=key, value=None) for key in sorted(live - known)]
+        """A removal of each key that is live in the topic, and that the whole table lacks.
 
-    def _live_keys(self) -> set[str]:
-        broker, found = topics.client(self._settings), set[str]()
+        PostgreSQL finds them, because both may have more keys than this process has memory for.
+        """
+        with self._connection.transaction():
+            self._connection.execute(_PUBLISHED)
+            with self._connection.cursor() as cursor, cursor.copy("COPY published FROM STDIN") as copy:
+                for offset, key, is_live in self._published():
+                    copy.write_row((offset, key, is_live))
+            unknown: list[Any] = self._connection.execute(_UNKNOWN, self._own).fetchall()
+        return [stored[0]._replace(key=key, value=None) for (key,) in unknown]
+
+    def _published(self) -> Iterator[tuple[int, str, bool]]:
+        """The offset and the key of each record in the topic, and whether it has a row."""
+        broker = topics.client(self._settings)
         begins, ends = topics.begins(broker, [self.name]), topics.ends(broker, [self.name])
         for each in messages(self._settings, self.name, 0, begins.at(self.name, 0), ends.at(self.name, 0)):
             key = each.key()
-            text = key.decode() if isinstance(key, bytes) else str(key)
-            if each.value() is None:
-                found.discard(text)
-            else:
-                found.add(text)
-        return found
+            yield each.offset() or 0, key.decode() if isinstance(key, bytes) else str(key), each.value() is not None
 
     def _traced(self, stored: Sequence[_Stored]) -> Iterable[Row]:
         """Rows of one transaction, with its trace."""

@@ -238,10 +238,13 @@ class Stream:
     def _store_ticks(self, begin: Positions, end: Positions) -> None:
         """Store the batch's ticks, which the views with `keep` need."""
         ranges = begin.ranges_to(end.only([clock.TOPIC]))
-        ticks = read_ticks(self.settings, self.types[clock.TOPIC], ranges)
         require_unchanged = partial(self.applier.guard.require_unchanged, end.only([clock.TOPIC]))
-        topic_id = end.ids[clock.TOPIC]
-        self._outlasting(lambda: clock.store_tick_rows(self.connection, topic_id, ticks, require_unchanged))
+
+        def store() -> None:
+            ticks = read_ticks(self.settings, self.types[clock.TOPIC], ranges)
+            clock.store_tick_rows(self.connection, end.ids[clock.TOPIC], ticks, require_unchanged)
+
+        self._outlasting(store)
 
     def _record_batch(self) -> None:
         for each in self.workers:

@@ -25,17 +25,19 @@ TIME = int(NOON.timestamp() * 1_000_000)
 
 @dataclass
 class SlowTicks:
-    """One tick, which records the transaction's status when Spark would read the tick."""
+    """Ticks, which record the transaction's status when Spark would read a tick."""
 
     connection: Connection
+    number: int = 1
     found: list[TransactionStatus] = field(default_factory=list)
 
     def selectExpr(self, *_: str) -> "SlowTicks":  # noqa: N802 - the name in PySpark
         return self
 
-    def collect(self) -> list[Row]:
-        self.found.append(self.connection.info.transaction_status)
-        return [Row(offset=1, time=TIME, broker_time=TIME, ends="{}")]
+    def toLocalIterator(self) -> Iterator[Row]:  # noqa: N802 - the name in PySpark
+        for offset in range(self.number):
+            self.found.append(self.connection.info.transaction_status)
+            yield Row(offset=offset, time=TIME, broker_time=TIME, ends="{}")
 
 
 @pytest.fixture
@@ -51,9 +53,27 @@ def stored(connection: Connection) -> int:
 
 def test_no_transaction_waits_for_spark(connection: Connection, ticks: SlowTicks) -> None:
     """PostgreSQL ends a session whose transaction is idle for too long."""
+    ticks.number = 5_001
     clock.store_ticks(connection, ID, ticks)  # type: ignore[arg-type]
-    assert ticks.found == [TransactionStatus.IDLE]
-    assert stored(connection) == 1
+    assert ticks.found == [TransactionStatus.IDLE] * 5_001
+    assert stored(connection) == 5_001
+
+
+def test_many_ticks_are_stored_in_portions(
+    connection: Connection, ticks: SlowTicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ticks of a week are more than memory should hold. What was stored stays if a later portion fails."""
+    monkeypatch.setattr(clock, "_AT_ONCE", 2)
+    ticks.number, seen = 5, []
+
+    def require_unchanged() -> None:
+        seen.append(len(ticks.found))
+        if len(seen) == 3:
+            raise TopicRecreated("ticks was created again")
+
+    with pytest.raises(TopicRecreated):
+        clock.store_ticks(connection, ID, ticks, require_unchanged)  # type: ignore[arg-type]
+    assert (seen, stored(connection)) == ([2, 4, 5], 4)
 
 
 def test_ticks_of_a_changed_topic_are_not_stored(connection: Connection, ticks: SlowTicks) -> None:

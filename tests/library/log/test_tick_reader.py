@@ -45,7 +45,7 @@ def test_the_driver_reads_the_ticks_that_spark_reads(platform: Settings, spark: 
     types = {TOPIC: event_registry.event_types(platform)[TOPIC]}
     begin, end = send(platform)
     ranges = begin.ranges_to(end)
-    found = read_ticks(platform, types[TOPIC], ranges)
+    found = list(read_ticks(platform, types[TOPIC], ranges))
     frame = records.events(records.read(spark, platform, types, ranges), types)[TOPIC]
     expected: list[TickRow] = sorted(map(tuple, frame.selectExpr(*clock._COLUMNS).collect()))
     assert sorted(found) == expected
@@ -53,4 +53,4 @@ def test_the_driver_reads_the_ticks_that_spark_reads(platform: Settings, spark: 
 
 
 def test_an_empty_range_has_no_ticks(platform: Settings) -> None:
-    assert read_ticks(platform, load_events()[TOPIC], []) == []
+    assert list(read_ticks(platform, load_events()[TOPIC], [])) == []
