@@ -296,7 +296,7 @@ def test_whole_transactions_are_published_together(
     view.change({"p3": "1", "p4": "1"})
     view.change({f"p{n}": "2" for n in range(7)})
     feed = ViewFeed(platform, connection, view.compiled.name, 1)
-    monkeypatch.setattr(ViewFeed, "_live_keys", lambda _: set())
+    monkeypatch.setattr(ViewFeed, "_published", lambda _: iter(()))
     monkeypatch.setattr(view_feed, "_PORTION", 3)
     assert [len(feed.next_rows(n)) for n in (1, 3, 5, 12)] == [2, 2, 7, 0]
     monkeypatch.setattr(view_feed, "_PORTION", 4)
