@@ -65,7 +65,7 @@ def _encoded(value: object) -> str:
         _encoded([{"a": {"0": "1"}}, {"a": "i"}]),
         _encoded([{"a": {"x": 1}}, {"a": "i"}]),
         _encoded([{"a": {"0": True}}, {"a": "i"}]),
-        _encoded([{"a": {"0": 2**70}}, {"a": "i"}]),
+        _encoded([{"a": {"0": 2**63}}, {"a": "i"}]),
         _encoded([[], []]),
         "W" * 5_000,
     ],
@@ -75,13 +75,13 @@ def test_any_other_text_is_refused(text: str) -> None:
         Positions.from_token(text)
 
 
-@pytest.mark.parametrize("foreign", [" ", "\n", "!", "+"])
+@pytest.mark.parametrize("foreign", [" ", "\n", "!"])
 def test_a_token_with_a_character_that_no_token_has_is_refused(foreign: str) -> None:
-    """A lenient decoder would skip these characters and find the positions."""
+    """A lenient decoder would skip these characters and find the positions: four of them need no other padding."""
     token = Positions({"page_view": {0: 7}}, IDS).only({"page_view"}).as_token()
     assert Positions.from_token(token).at("page_view", 0) == 7
     with pytest.raises(BadInput, match="position token"):
-        Positions.from_token(f"{token[:8]}{foreign}{token[8:]}")
+        Positions.from_token(f"{token[:8]}{4 * foreign}{token[8:]}")
 
 
 def test_a_token_that_is_too_long_is_refused_before_it_is_decoded() -> None:
