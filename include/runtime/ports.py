@@ -3,7 +3,7 @@
 import random
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import cycle, islice
 
@@ -82,7 +82,8 @@ def _is_free(port: int) -> bool:
 
 def _holder(port: int) -> str:
     """The process that listens at a port, as far as this user may see that."""
-    for each in psutil.net_connections("tcp"):
-        if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port and each.pid:
-            return f"process {each.pid} ({psutil.Process(each.pid).name()})"
+    with suppress(psutil.Error):
+        for each in psutil.net_connections("tcp"):
+            if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port and each.pid:
+                return f"process {each.pid} ({psutil.Process(each.pid).name()})"
     return "another process"
