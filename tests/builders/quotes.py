@@ -1,4 +1,4 @@
-"""Rows of the tables whose texts may quote an event, besides those that other builders make."""
+"""Rows of tables whose texts may quote an event, as far as no other builder makes them."""
 
 from psycopg import sql
 
