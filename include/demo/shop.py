@@ -6,7 +6,6 @@ python -m demo.shop     ends the shop
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from runtime import ports
 from runtime.home import add_missing
 from truelog.storage import api_key
 from truelog.storage.api_key import Page, Role
@@ -35,7 +35,7 @@ _SECONDS = 60
 
 def allow(home: Path) -> None:
     """Let the pages of the shop call the API. The API reads this setting at its start."""
-    add_missing(home, {"TRUELOG_API_ORIGINS": _origin(_free_port())})
+    add_missing(home, {"TRUELOG_API_ORIGINS": _origin(ports.free({"shop": (PORT, 0)})["shop"])})
 
 
 def start(settings: Settings) -> str:
@@ -100,15 +100,6 @@ def _pid_file(home: Path) -> Path:
 
 def _origin(port: int) -> str:
     return f"http://127.0.0.1:{port}"
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        try:
-            free.bind(("127.0.0.1", PORT))
-        except OSError:
-            free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 if __name__ == "__main__":

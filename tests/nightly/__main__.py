@@ -66,7 +66,7 @@ PARTS |= {
     f"alone/{folder}": Part((*_PYTEST, *THREE_FILES, "-m", MARKERS, "--alone", f"tests/{folder}"), RARELY)
     for folder in sorted(_folders(PROJECT / "tests"))
 }
-_GROUPS = ("decoder", "load", "mutation", "alone")
+_GROUPS = tuple(dict.fromkeys(part.partition("/")[0] for part in PARTS if "/" in part))
 _KNOWN = ", ".join([cases.NAME, *_GROUPS, *(part for part in PARTS if "/" not in part)])
 
 

@@ -6,7 +6,6 @@ Visitors press the buttons, go offline and back. Their events are then in the vi
 import os
 import re
 import signal
-import socket
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, e
 
 import runtime
 from demo import shop as demo_shop
+from runtime import ports
 from tests.beds.world import World, known
 from tests.chosen_views import copy_views
 from tests.deadline import deadline, until
@@ -53,9 +53,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def shop(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     folder = copy_views(tmp_path_factory.mktemp("views"), *VIEWS)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = f"http://127.0.0.1:{ports.free({'shop': ports.of_this_process()})['shop']}"
     with known(world.settings, views_folder=str(folder), api_origins=address) as settings:
         runtime.up(settings, SERVICES, tethered=True)
         stream = start(settings, "stream.py")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from runtime import ports
 from runtime.services import SERVICES
 from tests.deadline import deadline, until
 from truelog.log import topics
@@ -101,9 +101,7 @@ def another(
     settings: Settings, module: str | None = None, **changes: object
 ) -> Iterator[tuple[Settings, "subprocess.Popen[bytes]"]]:
     """An additional collector with other settings, run by a module."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = ports.free({"collector": ports.of_this_process()})["collector"]
     services = settings.services | {"collector": Address(port=port)}
     changed = settings.model_copy(update={"services": services, **changes})
     variables = {f"TRUELOG_{name.upper()}": str(value) for name, value in {"collector_port": port, **changes}.items()}

@@ -60,8 +60,7 @@ def _ends(settings: Settings, names: Collection[str]) -> Positions:
     The committed ends would leave out acknowledged events that follow a record of an open transaction.
     """
     existing = topics.existing_topics(topics.client(settings, KafkaUser.ADMIN))  # the administrator sees all topics
-    here = {each for each in names if each in existing}
-    deleted = {*names} - here
+    here, deleted = existing & {*names}, {*names} - existing
     ends = topics.end_offsets(settings, here)
     return ends.latest(archived_positions(settings, deleted)) if deleted else ends
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import httpx
 import pytest
 from pyspark.sql.types import LongType, StringType
 
+from runtime import ports
 from tests.command import answer
 from tests.deadline import deadline, until
 from tests.library.services.api.streaming import serving
@@ -99,9 +99,8 @@ def ask_over_http(url: str) -> httpx.Response:
 def page(postgresql: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str, str]]:
     """The folder and the address of the page, which its own back end serves, and the address of the API."""
     monkeypatch.setenv("SHOP_READS", keys()["reader"])
-    with serving(postgresql) as api, socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-        free.close()
+    with serving(postgresql) as api:
+        port = ports.free({"page": ports.of_this_process()})["page"]
         for name, begin in (("timeline.html", "<!doctype html>"), ("timeline.py", "# timeline.py")):
             (tmp_path / name).write_text(example(begin).replace("http://127.0.0.1:18083", api.url))
         with program(sys.executable, "timeline.py", str(port), cwd=tmp_path, stderr=subprocess.DEVNULL):

@@ -1,7 +1,6 @@
 """A sender of commands, and the processes that decide and publish them."""
 
 import json
-import socket
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from runtime import ports
 from runtime.own_services import entry
 from tests.deadline import deadline, until
 from tests.library.commands import collector_process
@@ -76,9 +76,7 @@ def start_collector(
     settings: Settings, fault: str | None = None, folder: str | None = None, **environment: str
 ) -> Collector:
     """Start a collector with the commands of the platform, or with those of a folder."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = ports.free({"collector": ports.of_this_process()})["collector"]
     changed = settings.model_copy(update={"services": settings.services | {"collector": Address(port=port)}})
     given = {"TRUELOG_COLLECTOR_PORT": str(port), "TRUELOG_COLLECTOR_COMMAND_SECONDS": "30", **environment}
     program = (collector.__file__,) if folder is None else (collector_process.__file__, folder)
