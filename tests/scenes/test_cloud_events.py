@@ -106,7 +106,7 @@ def test_the_program_of_the_page_works(
 ) -> None:
     address = producer.settings.address("collector")
     text = PAGE.read_text().replace("127.0.0.1:18080", f"{address.host}:{address.port}")
-    [program] = re.findall(r"```python\n(import httpx.*?)```", text, re.DOTALL)
+    [program] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.setenv("SHOP_WRITES", producer.key)
-    exec("import os\n" + program, {"__name__": "page"})
+    exec(program, {"__name__": "page"})
     assert capsys.readouterr().out == "200\n"
