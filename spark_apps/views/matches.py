@@ -3,4 +3,4 @@
 from rules.sources import SOURCES
 from truelog import Patterns
 
-VIEW = Patterns(sources=SOURCES, most=10_000, keep="400 days", publish=True, owner="platform", version=2)
+VIEW = Patterns(sources=SOURCES, most=10_000, keep="400 days", publish=True, owner="platform", version=3)

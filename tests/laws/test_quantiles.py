@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType
 
 from tests.beds.lab import Lab
 from truelog import Bloom, Distinct, First, Latest, Max, Min, Quantiles, Sum
@@ -62,6 +63,19 @@ def test_the_buckets_of_decimals_are_exact_to_their_error(lab: Lab) -> None:
     fine = Quantiles(error=0.001)
     for value, bucket in zip(values, buckets(lab, list(values), "decimal(10,2)", fine), strict=True):
         assert math.isclose(read(lab, bucket, fine.bits), value, rel_tol=0.001)
+
+
+@pytest.mark.parametrize(("precision", "scale", "value"), [(6, 2, "9999.99"), (6, 2, "-9999.99"), (38, 38, "0.999")])
+def test_a_quantile_near_the_greatest_number_of_its_type_can_be_read(
+    lab: Lab, precision: int, scale: int, value: str
+) -> None:
+    dtype = DecimalType(precision, scale)
+    [bucket] = buckets(lab, [Decimal(value)], f"decimal({precision},{scale})")
+    expression = ONE_PERCENT.shown("v", dtype)["v_p50"]
+    query = f'SELECT {expression} FROM (VALUES (ARRAY[{bucket}, 1]::bigint[]), (NULL)) AS t ("v")'
+    [(found,), (nothing,)] = lab.connection.execute(query.encode()).fetchall()
+    assert math.isclose(found, Decimal(value), rel_tol=0.01)
+    assert nothing is None
 
 
 def test_buckets_are_in_the_order_of_the_values(lab: Lab) -> None:

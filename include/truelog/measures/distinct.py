@@ -9,6 +9,10 @@ from pyspark.sql.types import DataType
 
 from truelog.measures.columns import ColumnTypes, clean, comparable
 from truelog.measures.measure import Measure
+from truelog.support.errors import BadDeclaration
+
+_MOST_PRECISION = 16
+_LEAST_ERROR = 0.0041  # with 2**16 registers
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,14 @@ class Distinct(Measure):
 
     error: float = 0.02
 
+    def __post_init__(self) -> None:
+        if not _LEAST_ERROR <= self.error < 1:
+            raise BadDeclaration(f"{self!r}: the error must be between {_LEAST_ERROR} and 1.")
+
     @property
     def precision(self) -> int:
         """The exponent p of the number of registers, 2**p. The standard error is 1.04 / sqrt(2**p)."""
-        return max(4, min(16, math.ceil(math.log2((1.04 / self.error) ** 2))))
+        return max(4, min(_MOST_PRECISION, math.ceil(math.log2((1.04 / self.error) ** 2))))
 
     def accepts(self, dtype: DataType) -> bool:
         return isinstance(dtype, ColumnTypes.ORDERED)

@@ -80,6 +80,13 @@ class Quantiles(Measure):
     def shown(self, name: str, dtype: DataType) -> dict[str, str]:
         columns = {f"{name}_p{100 * q:g}".replace(".", "_"): f'"{name}", {q}, {self.bits}' for q in self.shows}
         if isinstance(dtype, DecimalType):
-            return {c: f"truelog.quantile_of_floats({e})::{sql_type(dtype)}" for c, e in columns.items()}
+            return {c: _within(dtype, f"truelog.quantile_of_floats({e})", name) for c, e in columns.items()}
         function = "quantile_of_floats" if isinstance(dtype, _FRACTIONS) else "quantile"
         return {c: f"truelog.{function}({e})" for c, e in columns.items()}
+
+
+def _within(dtype: DecimalType, quantile: str, name: str) -> str:
+    """The quantile as a number of the type. The middle of a bucket may be greater than all numbers of the type."""
+    greatest = "9" * (dtype.precision - dtype.scale) + "." + "9" * dtype.scale
+    number = f"least(greatest({quantile}::numeric, -{greatest}), {greatest})::{sql_type(dtype)}"
+    return f'CASE WHEN "{name}" IS NOT NULL THEN {number} END'

@@ -1,8 +1,8 @@
 """The matcher: searches the events of one key for the matches of a rule.
 
 The search goes through a rule's program from each possible first event. A place of the search that has failed is not
-tried again. A place is an instruction, an event, and the events that conditions refer to. The work is therefore
-bounded, and a search that exceeds its budget says so.
+tried again. A place is an instruction, an event, the events that conditions refer to, and the last event of the path if
+a gap or an absence counts from it. The work is therefore bounded, and a search that exceeds its budget says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -141,9 +141,9 @@ class _Search:
         self.rows: list[Values] = [each.values for each in events]
         self.tests = rule.tests
         self.known: dict[tuple[str, int], bool] = {}  # the answers of conditions that depend on no match
-        self.has_gaps = any(each.gap is not None for each in rule.steps.values())
-        self.budget = budget
         absence = rule.absence
+        self.needs_last = absence is not None or any(each.gap is not None for each in rule.steps.values())
+        self.budget = budget
         self.absent = [e for e in searched.every if absence and e.topic == absence.condition.event_type]
 
     def paths(self, begins: Sequence[bool] | None) -> list[_Path]:
@@ -163,7 +163,7 @@ class _Search:
         while threads:
             self.budget.spend(1)
             thread = threads.pop()
-            last = thread.path.number if self.has_gaps and thread.path else None
+            last = thread.path.number if self.needs_last and thread.path else None
             place = (thread.instruction, thread.number, thread.marks, last)
             if place in tried:
                 continue

@@ -28,6 +28,8 @@ from truelog.tables.staging import event_files
 from truelog.tables.staging.event_files import EventFiles, FileFrames
 from truelog.tables.staging.repeated_plans import RepeatedPlans
 
+_SHARE_OF_FREE = 0.25  # because recent batches, and copies for late views, are in the same folder
+
 
 class BatchFiles:
     """The files of one application's batches and the plans of its views, in a folder of the application."""
@@ -41,14 +43,20 @@ class BatchFiles:
         """Whether a batch of these ranges of the log is small."""
         return self.is_local and are_few(ranges)
 
-    def write(self, kept: ExitStack, types: EventTypes, ranges: Sequence[Range], needed: Columns) -> EventFiles:
+    def write(self, kept: ExitStack, types: EventTypes, ranges: Sequence[Range], needed: Columns) -> EventFiles | None:
         """Read and decode a batch. Its files are deleted when `kept` is closed.
+
+        None if its few records are so long that their files could fill the memory, or the folder.
 
         Raises:
             ServiceDown: Kafka did not return some of the records.
         """
         read = range_reader.read(self.settings.kafka(KafkaUser.READER), ranges)
-        return event_files.write(self.new_folder(kept), read, types, needed)
+        most_bytes = min(event_files.MOST_BYTES, int(shutil.disk_usage(self.folder).free * _SHARE_OF_FREE))
+        try:
+            return event_files.write(self.new_folder(kept), read, types, needed, most_bytes)
+        except event_files.TooLarge:
+            return None
 
     def new_folder(self, kept: ExitStack) -> Path:
         """A folder for a batch's files. It is deleted when `kept` is closed."""

@@ -71,6 +71,8 @@ class Portions:
             if not batches or epochs is None:
                 return None
             first, end = batches[0], batches[-1].end.only(view.view.topics)
+            if begin.covers(end):  # only other topics have moved, so the view would remain where it is
+                return None
             parts = [each.files for each in batches if each.files is not None]
             if not parts:
                 return EventRange({}, begin, end, first.readings, epochs)
@@ -89,15 +91,15 @@ class Portions:
         erased = ledger.rewritten(connection)  # before the records are read
         portion = EventRange({}, begin, end, readings_of(declared.values()), epochs, erased)
         ranges = begin.ranges_to(end.only(view.view.reads))
-        if not self.files.are_for(ranges) or log_with_archive.archived_only(self.settings, types, (begin, end)):
-            return replace(portion, events=self._decoded(kept, connection, view, types, (begin, end)))
+        is_small = self.files.are_for(ranges) and not log_with_archive.archived_only(self.settings, types, span)
+        read = {topic: types[topic] for topic in view.view.reads}
+        files = self.files.write(kept, read, ranges, needed) if is_small and ranges else None
+        if not is_small or (ranges and files is None):
+            return replace(portion, events=self._decoded(kept, connection, view, types, span))
         if view.view.reads_clock:
             ticks = read_ticks(self.settings, types[clock.TOPIC], begin.ranges_to(end.only([clock.TOPIC])))
             clock.store_tick_rows(connection, end.ids[clock.TOPIC], ticks, self._same_ticks(end))
-        if not ranges:
-            return portion
-        files = self.files.write(kept, {topic: types[topic] for topic in view.view.reads}, ranges, needed)
-        return replace(portion, events=self.files.frames(files), files=files)
+        return portion if files is None else replace(portion, events=self.files.frames(files), files=files)
 
     def _decoded(
         self,

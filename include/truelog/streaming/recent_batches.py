@@ -16,6 +16,7 @@ from itertools import chain
 from truelog.kernel.apply_batch import EventRange
 from truelog.log.positions import Positions, Range
 from truelog.log.records import are_few
+from truelog.tables.staging import event_files
 
 _MOST_BATCHES = 60  # also of a quiet log, where a batch has a tick and nothing else
 
@@ -31,7 +32,7 @@ class _Kept:
 
 
 class RecentBatches:
-    """At most as many records as one small batch may have, in batches that follow one another without a gap."""
+    """At most as many records and bytes as one small batch may have, in batches that follow without a gap."""
 
     def __init__(self) -> None:
         self._kept: deque[_Kept] = deque()
@@ -65,7 +66,9 @@ class RecentBatches:
             yield batches[next(begins, len(batches)) :]
 
     def _are_too_many(self) -> bool:
-        return len(self._kept) > _MOST_BATCHES or not are_few(chain(*(each.ranges for each in self._kept)))
+        size = sum(each.batch.files.size for each in self._kept if each.batch.files)
+        is_large = size > event_files.MOST_BYTES
+        return is_large or len(self._kept) > _MOST_BATCHES or not are_few(chain(*(each.ranges for each in self._kept)))
 
     def _forget(self, remaining: int) -> None:
         while len(self._kept) > remaining:

@@ -220,10 +220,11 @@ class Stream:
         batch = EventRange({}, begin, end, readings_of(self.types.values()), epochs)
         kept = ExitStack()
         try:
-            if self.batch_files.are_for(ranges):
-                if ranges:
-                    files = self.batch_files.write(kept, types, ranges, needed_columns(views))
-                    batch = replace(batch, events=self.batch_files.frames(files), files=files)
+            is_small = self.batch_files.are_for(ranges)
+            files = self.batch_files.write(kept, types, ranges, needed_columns(views)) if is_small and ranges else None
+            if files is not None:
+                batch = replace(batch, events=self.batch_files.frames(files), files=files)
+            if files is not None or (is_small and not ranges):
                 batch = replace(batch, is_proved=self.applier.guard.is_proved(epochs, end))  # once for all views
                 self.portions.recent.add(batch, kept.pop_all(), tasks)
             elif ranges:

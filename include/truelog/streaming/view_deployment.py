@@ -229,9 +229,9 @@ class ViewDeployment:
         record(self.connection, self.holder.application, *version, reason)
 
 
-def _code(compiled: CompiledView) -> tuple[str, int, bool]:
+def _code(compiled: CompiledView) -> tuple[str, int, bool, bool]:
     """What makes the worker of a view need another declaration."""
-    return compiled.fingerprint, compiled.view.version, compiled.view.publish
+    return compiled.fingerprint, compiled.view.version, compiled.view.publish, compiled.view.reads_clock
 
 
 def _suspended(compiled: CompiledView, bad_topics: Mapping[str, str]) -> str:

@@ -58,10 +58,7 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
             ),
         )
         require_same_code(connection, compiled)
-        connection.execute(  # an earlier release did not record it
-            "UPDATE truelog.view SET needs_order = %s WHERE (view, version) = (%s, %s) AND needs_order IS NULL",
-            (compiled.needs_order, compiled.name, compiled.view.version),
-        )
+        _correct(connection, compiled)
         if inserted.rowcount:
             for each in compiled.tables:
                 create_table(connection, each, "state", each.name)
@@ -69,6 +66,20 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> bool:
                 create_stage(connection, each)
             kinds.create(connection, compiled)
     return try_to_show(connection, compiled)
+
+
+def _correct(connection: Connection, compiled: CompiledView) -> None:
+    """Correct what an earlier release did not record, and what a change that the fingerprint allows leaves behind."""
+    version = compiled.name, compiled.view.version
+    connection.execute(
+        "UPDATE truelog.view SET needs_order = %s WHERE (view, version) = (%s, %s) AND needs_order IS NULL",
+        (compiled.needs_order, *version),
+    )
+    # If the view has stopped reading the clock, its positions in the ticks would stay behind for ever.
+    connection.execute(
+        "DELETE FROM truelog.position WHERE (view, version) = (%s, %s) AND topic <> ALL(%s)",
+        (*version, list(compiled.view.topics)),
+    )
 
 
 def try_to_show(connection: Connection, compiled: CompiledView) -> bool:

@@ -55,6 +55,11 @@ def nodes(plan: Any) -> Iterator[Any]:
         yield from nodes(child)
 
 
+def has_subquery(plan: Any) -> bool:
+    """Whether an expression of the plan has a plan of its own, which `nodes` does not visit."""
+    return bool(plan.subqueriesAll().nonEmpty())
+
+
 def source(frame: DataFrame) -> int:
     """The number of the frame's RDD, which a plan over the frame still names."""
     return int(analyzed(frame).rdd().id())

@@ -18,18 +18,21 @@ from truelog.tables import kinds
 from truelog.views.lateness import is_late
 from truelog.views.view import View
 
+# The side tables that any view may have, and what `present` may name beside the side tables.
+_RESERVED = {"dropped", "seen", "view", "clock"}
+
 
 def side_tables(view: View) -> Mapping[str, View]:
     """The view's side tables, by name.
 
     Raises:
-        BadDeclaration: a side of a Join has the name of another side table.
+        BadDeclaration: a table of a Join has a reserved name.
     """
     sides = kinds.declared_kind(view).side_tables(view)
     kept = {"dropped": _dropped(view, view.allowed_lateness)} if view.allowed_lateness else {}
     kept |= kinds.further_side_tables(view)
-    if taken := sorted(sides.keys() & kept.keys()):
-        raise BadDeclaration(f"the view has a side table {', '.join(taken)} already; rename the table of the Join")
+    if taken := sorted(sides.keys() & (kept.keys() | _RESERVED)):
+        raise BadDeclaration(f"{', '.join(taken)}: Truelog uses this name itself; rename the table of the Join")
     shared: dict[str, Any] = {name: getattr(view, name) for name in ("version", "batch_only", "dedupe")}
     return {name: replace(side, **shared) for name, side in {**sides, **kept}.items()}
 

@@ -28,7 +28,7 @@ from truelog.views.view import View
 
 RULES = "rules"  # the name of the side table
 RULE_TOPIC = "rule"
-LANGUAGE = 2  # raise it whenever a rule means something else, or is refused now
+LANGUAGE = 3  # raise it whenever a rule means something else, or is refused now
 
 # The matches that no event in time can still change, if the rule waits for that.
 SHOWN = "SELECT * FROM {view} WHERE settled_after IS NULL OR settled_after < {clock}"

@@ -1,4 +1,4 @@
-"""PostgreSQL merges a sketch alike whether few of its codes arrive or many."""
+"""PostgreSQL merges a sketch alike whether few of its codes arrive or many. Some errors are refused."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from truelog.measures.distinct import Distinct
 from truelog.storage.database import Connection, connect, read_value
+from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 
 FEW = 64  # more codes than that are merged by sorting
@@ -72,3 +74,9 @@ def test_codes_at_the_ends_and_between_the_others(connection: Connection, count:
     for function, codes, both in KINDS:
         expected = state | batch | {each: both(5, 2) for each in state.keys() & batch.keys()}
         assert merged(connection, function, (codes(state), codes(batch))) == codes(expected)
+
+
+@pytest.mark.parametrize("error", [0, 0.004, 1])
+def test_an_error_that_no_sketch_has_is_refused(error: float) -> None:
+    with pytest.raises(BadDeclaration, match="the error must be between"):
+        Distinct(error)

@@ -1,4 +1,4 @@
-"""Rules and events for tests: one event type, whose events have a number and a text."""
+"""Rules and events for tests: an event type with a number and a text, and another whose events undo matches."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,8 @@ SECOND = 1_000_000  # microseconds
 SOURCES: Sources = {
     "event": EventSource(
         entities={"thing": "thing_id"}, columns={"value": "number", "kind": "text", "is_on": "boolean"}
-    )
+    ),
+    "undo": EventSource(entities={"thing": "thing_id"}, columns={"value": "number"}),
 }
 
 

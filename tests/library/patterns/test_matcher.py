@@ -44,8 +44,8 @@ def _patterns() -> st.SearchStrategy[str]:
 
 
 @st.composite
-def _searches(draw: st.DrawFn) -> tuple[Rule, Naive, list[Event]]:
-    """A rule, the same rule for the naive matcher, and events."""
+def _searches(draw: st.DrawFn) -> tuple[Rule, Naive, list[Event], list[Event]]:
+    """A rule, the same rule for the naive matcher, the events that may match, and the events that may undo a match."""
     pattern = draw(_patterns())
     of_step = {name: draw(st.sampled_from(sorted(CONDITIONS))) for name in "abc" if name in pattern}
     for name, where in of_step.items():  # no condition refers to a step that is not there, or to its own step
@@ -53,6 +53,7 @@ def _searches(draw: st.DrawFn) -> tuple[Rule, Naive, list[Event]]:
         of_step[name] = where if other is None or (other in of_step and other != name) else "true"
     within, gap, is_past_last = draw(st.sampled_from((2, 4, 20))), draw(st.sampled_from(DURATIONS)), draw(st.booleans())
     absent = draw(st.sampled_from((None, *_OF_ABSENCE, *(("value = a.value",) if "a" in of_step else ()))))
+    undone_by = draw(st.sampled_from(("event", "undo")))
     until, gaps = draw(st.sampled_from(DURATIONS)), {} if gap is None else {max(of_step): gap}
     steps = {
         name: {"on": "event", "where": where} | ({"gap": f"{gaps[name]} seconds"} if name in gaps else {})
@@ -61,7 +62,7 @@ def _searches(draw: st.DrawFn) -> tuple[Rule, Naive, list[Event]]:
     fields: dict[str, Any] = {"within": f"{within} seconds", "after": "past_last" if is_past_last else "next"}
     if absent is not None:
         end = {} if until is None else {"until": f"{until} seconds"}
-        fields["absent"] = {"on": "event", "where": absent} | end
+        fields["absent"] = {"on": undone_by, "where": absent} | end
     naive = Naive(
         grammar.parse(pattern),
         {name: CONDITIONS[where] for name, where in of_step.items()},
@@ -70,22 +71,44 @@ def _searches(draw: st.DrawFn) -> tuple[Rule, Naive, list[Event]]:
         {name: length * SECOND for name, length in gaps.items()},
         None if absent is None else (CONDITIONS[absent], None if until is None else until * SECOND),
     )
-    drawn = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=7))
+    rows = _drawn_events(draw, 7)
+    undoing = rows if undone_by == "event" else [each._replace(topic="undo") for each in _drawn_events(draw, 2)]
+    return a_rule(pattern, {}, steps=steps, **fields), naive, rows, undoing
+
+
+def _drawn_events(draw: st.DrawFn, most: int) -> list[Event]:
+    drawn = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=most))
     times = accumulate(step for _, step in drawn)
-    events = [an_event(n, value, time) for n, ((value, _), time) in enumerate(zip(drawn, times, strict=True))]
-    return a_rule(pattern, {}, steps=steps, **fields), naive, events
+    return [an_event(n, value, time) for n, ((value, _), time) in enumerate(zip(drawn, times, strict=True))]
 
 
 @given(_searches(), st.integers(0, 99))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_matches_are_those_of_a_naive_matcher_in_any_order(
-    search: tuple[Rule, Naive, list[Event]], seed: int
+    search: tuple[Rule, Naive, list[Event], list[Event]], seed: int
 ) -> None:
-    rule, naive, events = search
-    expected = [list(path) for path in naive.find(events)]
+    rule, naive, rows, undoing = search
+    expected = [list(path) for path in naive.find(rows, undoing)]
+    events = [*rows, *(each for each in undoing if each.topic == "undo")]
 
     assert taken(rule, events) == expected
     assert taken(rule, random.Random(seed).sample(events, len(events))) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rows", "undone_at", "matches"),
+    [
+        ("a .. b .. c?", "a0 b1 b3 c7 b11", 9, [[(0, "a"), (4, "b")]]),
+        ("a b*? .. c?", "a0 b10", 5, [[(0, "a"), (1, "b")]]),
+    ],
+)
+def test_a_path_that_an_event_undoes_hides_no_path_with_a_later_last_event(
+    pattern: str, rows: str, undone_at: int, matches: list[list[tuple[int, str]]]
+) -> None:
+    rule = a_rule(pattern, {name: f"kind = '{name}'" for name in "abc" if name in pattern}, absent={"on": "undo"})
+    events = [an_event(n, at=int(each[1:]), kind=each[0]) for n, each in enumerate(rows.split())]
+
+    assert taken(rule, [*events, an_event(0, at=undone_at)._replace(topic="undo")]) == matches
 
 
 def test_a_deadline_is_past_only_after_it() -> None:

@@ -24,6 +24,7 @@ from truelog.streaming.batch_files import BatchFiles
 from truelog.streaming.portions import Portions
 from truelog.support.settings import KafkaUser, Settings
 from truelog.tables.compiled_view import CompiledView
+from truelog.tables.staging import event_files
 
 TOPIC = "late_click"
 EPOCHS = {(TOPIC, 0): 3}
@@ -123,9 +124,22 @@ def test_tasks_decode_a_large_portion(
         assert sorted(each.offset for each in rows) == [0, 1, 2, 4, 5]
 
 
-def test_if_only_other_topics_have_moved_there_is_nothing_to_read(
+def test_recent_batches_that_moved_only_other_topics_do_not_keep_a_view_where_it_is(
     lab: Lab, portions: Portions, compiled: CompiledView, at: Callable[[int], Positions]
 ) -> None:
     portions.recent.add(EventRange({}, at(3), at(3), epochs=EPOCHS), ExitStack(), ())
-    with portions.next(lab.connection, compiled, (at(3), at(3)), again=False) as quiet:
-        assert (quiet.events, quiet.files, quiet.end) == ({}, None, at(3))
+    with portions.next(lab.connection, compiled, (at(3), at(6)), again=False) as portion:
+        assert (portion.end, [offset for offset, *_ in found(portion)]) == (at(6), [4, 5])
+
+
+def test_tasks_decode_a_portion_whose_files_would_be_too_large(
+    lab: Lab,
+    portions: Portions,
+    compiled: CompiledView,
+    at: Callable[[int], Positions],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_files, "MOST_BYTES", 10)
+    with portions.next(lab.connection, compiled, (at(0), at(6)), again=False) as long:
+        assert long.files is None
+        assert len(long.events[TOPIC].collect()) == 5

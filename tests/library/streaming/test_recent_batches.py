@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from itertools import pairwise
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -16,17 +17,20 @@ from truelog.log.positions import Positions
 from truelog.log.records import RECORDS_PER_TASK
 from truelog.streaming import recent_batches
 from truelog.streaming.recent_batches import RecentBatches, Tasks
+from truelog.tables.staging import event_files
+from truelog.tables.staging.event_files import EventFiles
 
 
 def at(a: int, b: int = 0) -> Positions:
     return Positions({"a": {0: a}, "b": {0: b}})
 
 
-def add(recent: RecentBatches, begin: Positions, end: Positions, tasks: Tasks = ()) -> Event:
+def add(recent: RecentBatches, begin: Positions, end: Positions, tasks: Tasks = (), size: int = 0) -> Event:
     """Add a batch, and return the event that its files are deleted."""
     resources, deleted = ExitStack(), Event()
     resources.callback(deleted.set)
-    recent.add(EventRange({}, begin, end), resources, tasks)
+    files = EventFiles(Path(), {}, frozenset(), size)
+    recent.add(EventRange({}, begin, end, files=files), resources, tasks)
     return deleted
 
 
@@ -63,6 +67,16 @@ def test_a_view_between_two_ends_gets_none() -> None:
     assert lacking(recent, at(5)) == []
     assert lacking(recent, at(20)) == []
     assert len(lacking(recent, at(10))) == 1
+
+
+def test_the_oldest_files_are_forgotten_if_all_have_too_many_bytes() -> None:
+    recent = RecentBatches()
+    first = add(recent, at(0), at(1), size=event_files.MOST_BYTES // 2)
+    add(recent, at(1), at(2), size=event_files.MOST_BYTES // 2)
+    assert not first.is_set()
+    add(recent, at(2), at(3), size=1)
+    assert first.is_set()
+    assert lacking(recent, at(1)) == [(at(1), at(2)), (at(2), at(3))]
 
 
 def test_a_gap_forgets_what_was_before() -> None:

@@ -123,8 +123,9 @@ def test_the_files_of_a_batch_that_fails_stay_until_its_late_views_have_ended() 
     """A late view would otherwise fail, although the log still has the records."""
     closed, late = Event(), Future[None]()
 
-    def write(kept: ExitStack, *_: object) -> None:
+    def write(kept: ExitStack, *_: object) -> EventFiles:
         kept.callback(closed.set)
+        return EventFiles(Path(), {}, frozenset())
 
     files = SimpleNamespace(are_for=lambda _: True, write=write, frames=lambda _: {})
     view = SimpleNamespace(compiled=SimpleNamespace(view=SimpleNamespace(reads=("a",)), columns={}, scans=1))
@@ -157,3 +158,16 @@ def test_after_a_small_batch_the_log_grows_for_as_long_as_the_batch_took(
     begin, end = Positions({"a": {0: 1}}), Positions({"a": {0: 2}})
     assert rest_after(settings, EventRange({}, begin, end, files=files), worked) == rest
     assert rest_after(settings, EventRange({}, begin, end), worked) == 0.0
+
+
+def test_tasks_decode_a_batch_of_few_but_long_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = SimpleNamespace(compiled=SimpleNamespace(view=SimpleNamespace(reads=("a",)), columns={}, scans=1))
+    files = SimpleNamespace(are_for=lambda _: True, write=lambda *_: None)
+    stream: Any = SimpleNamespace(workers=[view], batch_files=files, spark=None, settings=None)
+    stream.types = {"a": SimpleNamespace(name="a", reading=0)}
+    decoded: Any = "decoded"
+    monkeypatch.setattr(records, "read", lambda *_: decoded)
+    monkeypatch.setattr(records, "events", lambda each, _: {"a": each})
+    with Stream._decoded(stream, Positions({"a": {0: 1}}), Positions({"a": {0: 2}}), None) as (batch, _):
+        assert batch.events["a"] is decoded
+        assert batch.files is None

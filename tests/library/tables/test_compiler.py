@@ -1,5 +1,6 @@
 """Compiler: what a view may declare."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -22,3 +23,24 @@ def test_an_index_that_could_refuse_a_value_is_refused(lab: Lab) -> None:
     assert lab.compiled("last", replace(LAST, indexes=(("at", "url"),)))
     with pytest.raises(BadDeclaration, match="can contain every value of visitor"):
         lab.compiled("last", replace(LAST, indexes=(("url", "visitor"),)))
+
+
+def _since_the_last(click: DataFrame) -> DataFrame:
+    last = click.agg(F.max("event_time")).scalar()
+    return click.select("url", F.col("visitor_id").alias("visitor"), last.alias("at"))
+
+
+def _with_own_rows(click: DataFrame) -> DataFrame:
+    own = click.sparkSession.createDataFrame([("u", "v")], "url string, visitor string")
+    return _transform(click).unionByName(own.withColumn("at", F.lit(0).cast("timestamp")))
+
+
+@pytest.mark.parametrize(
+    ("transform", "reason"),
+    [(_since_the_last, "the transform uses a subquery"), (_with_own_rows, "the transform adds rows of its own")],
+)
+def test_a_contribution_that_does_not_follow_from_one_record_is_refused(
+    lab: Lab, transform: Callable[[DataFrame], DataFrame], reason: str
+) -> None:
+    with pytest.raises(BadDeclaration, match=reason):
+        lab.compiled("refused", replace(LAST, transform=transform))

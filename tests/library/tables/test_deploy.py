@@ -11,7 +11,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.beds.lab import Lab, renamed
 from truelog import Sum, View
+from truelog.kernel import merge
 from truelog.log import records
+from truelog.schema.names import TICKS
 from truelog.support.errors import CodeChanged, NotMade
 from truelog.tables import deploy as table
 from truelog.tables.compiled_view import CompiledView
@@ -34,6 +36,7 @@ def compiled(lab: Lab) -> Iterator[CompiledView]:
     made = lab.compiled(f"v{uuid.uuid4().hex[:8]}", VIEW)
     table.deploy_table(lab.connection, made)
     yield made
+    lab.connection.execute("DELETE FROM truelog.position WHERE view = %s", (made.name,))
     lab.connection.execute("DELETE FROM truelog.view WHERE view = %s", (made.name,))
 
 
@@ -48,6 +51,23 @@ def test_a_table_of_other_code_is_refused(lab: Lab, compiled: CompiledView) -> N
     with pytest.raises(CodeChanged, match="its table was made by other code"):
         table.deploy_table(lab.connection, lab.compiled(compiled.name, replace(VIEW, transform=swapped)))
     table.require_same_code(lab.connection, compiled)
+
+
+def test_a_view_that_stops_reading_the_clock_has_no_position_in_the_ticks(lab: Lab, compiled: CompiledView) -> None:
+    recent = {f"{compiled.name}_recent": "SELECT * FROM {view} WHERE {clock} > '2026-01-01'"}
+    clocked = lab.compiled(compiled.name, replace(VIEW, present=recent))
+    table.deploy_table(lab.connection, clocked)
+    query = (
+        "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset) "
+        "VALUES (%s, 1, %s, 0, %s, 5)"
+    )
+    for topic in clocked.view.topics:
+        lab.connection.execute(query, (compiled.name, topic, topic))
+    table.deploy_table(lab.connection, clocked)
+    assert merge.positions(lab.connection, clocked).offsets == {"page_view": {0: 5}, TICKS: {0: 5}}
+
+    table.deploy_table(lab.connection, compiled)
+    assert merge.positions(lab.connection, compiled).offsets == {"page_view": {0: 5}}
 
 
 def test_a_table_that_does_not_exist_is_refused(lab: Lab, compiled: CompiledView) -> None:

@@ -162,6 +162,10 @@ def by_a_part_of_the_offset(inputs: DataFrame) -> DataFrame:
     return inputs.select("url", F.row_number().over(window).alias("clicks"))
 
 
+def of_all_groups(inputs: DataFrame) -> DataFrame:
+    return inputs.groupBy("url").agg(F.max(inputs.agg(F.count("*")).scalar()).alias("clicks"))
+
+
 def with_subtotals(inputs: DataFrame) -> DataFrame:
     return inputs.rollup("url").agg(F.count("*").alias("clicks"))
 
@@ -175,6 +179,7 @@ def with_subtotals(inputs: DataFrame) -> DataFrame:
         (numbered_after_an_explode, "an order that leaves ties"),
         (by_a_part_of_the_offset, "an order that leaves ties"),
         (with_subtotals, "covers several groups"),
+        (of_all_groups, "the fold uses a subquery"),
         (by_visitor, "covers several groups"),
         (over_all, "covers several groups"),
         (renamed, "covers several groups"),

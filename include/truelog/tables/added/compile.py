@@ -18,7 +18,7 @@ from truelog.views.lateness import CORRECTIONS
 from truelog.views.view import View
 
 # A record's contribution must depend on that record alone, so no operator here combines rows.
-_ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
+_ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LogicalRDD", "SubqueryAlias"}
 
 
 def compile_added(compiling: Compiling) -> Table:
@@ -33,7 +33,7 @@ def compile_added(compiling: Compiling) -> Table:
         raise BadDeclaration(f"{name} reads {missing}: no such event type is registered; see `truelog status`.")
     frames = {topic: empty_frame(spark, schemas[topic]) for topic in view.reads}
     selected = view.contributions(*(frames[topic] for topic in view.reads))
-    _require_row_wise(name, selected)
+    _require_row_wise(name, selected, {plan.source(each) for each in frames.values()})
     require_columns(name, view, selected.schema)
     dtypes = {f.name: f.dataType for f in selected.schema}
     require_accepted(name, view.measures, dtypes)
@@ -92,8 +92,14 @@ def _require_window(name: str, view: View, dtypes: Mapping[str, DataType]) -> No
         )
 
 
-def _require_row_wise(name: str, selected: DataFrame) -> None:
-    forbidden = sorted({n.nodeName() for n in plan.nodes(plan.analyzed(selected))} - _ROW_WISE)
+def _require_row_wise(name: str, selected: DataFrame, sources: set[int]) -> None:
+    analyzed = plan.analyzed(selected)
+    nodes = list(plan.nodes(analyzed))
+    if any(each.nodeName() == "LogicalRDD" and each.rdd().id() not in sources for each in nodes):
+        raise BadDeclaration(f"{name}: the transform adds rows of its own, which each micro-batch would count again.")
+    forbidden = sorted({each.nodeName() for each in nodes} - _ROW_WISE)
+    if plan.has_subquery(analyzed):
+        forbidden.append("a subquery")
     if forbidden:
         raise BadDeclaration(
             f"{name}: the transform uses {', '.join(forbidden)}. It may select, filter, explode and union: the "

@@ -43,6 +43,8 @@ def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataF
         raise BadDeclaration(
             f"{name}: the fold uses {changing}, so a rebuild would differ. Use native expressions only."
         )
+    if plan.has_subquery(analyzed):
+        raise BadDeclaration(f"{name}: the fold uses a subquery, which would read the rows of other groups.")
     for node in plan.nodes(analyzed):
         kind = node.nodeName()
         if kind not in _STEPS:

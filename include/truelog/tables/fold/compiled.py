@@ -68,7 +68,7 @@ class Fold:
 
 
 def values_of(inputs: Table, by: Sequence[str]) -> Column:
-    """The values of a group as text. PostgreSQL makes the same text (`merge.values_sql`)."""
+    """The values of a group as text. PostgreSQL makes an equal array (`merge._values`)."""
     return F.to_json(F.array(*(_as_text(F.col(name), inputs.dtypes[name]) for name in by)))
 
 

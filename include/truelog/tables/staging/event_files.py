@@ -17,6 +17,7 @@ from truelog.log.records import Columns
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
 
+MOST_BYTES = 2**26  # of a batch: the files are in memory, and so are its records while they are decoded
 READS = "reads "  # before the path, in the name of a function that reads a file: a local task reads the file itself
 
 
@@ -27,19 +28,34 @@ class EventFiles:
     folder: Path
     schemas: Mapping[str, pa.Schema]  # of every topic that a view reads
     filled: frozenset[str]  # the topics with a valid event
+    size: int = 0  # bytes
 
     def have_events(self, topics: Iterable[str]) -> bool:
         """Whether any of these topics has a valid event in the batch."""
         return not self.filled.isdisjoint(topics)
 
 
-def write(folder: Path, records: Iterable[pa.RecordBatch], types: EventTypes, needed: Columns) -> EventFiles:
-    """Decode raw records, in batches of one topic each, and write their valid events to `folder`."""
+class TooLarge(Exception):
+    """The events of a batch have more bytes than its files may have."""
+
+
+def write(
+    folder: Path, records: Iterable[pa.RecordBatch], types: EventTypes, needed: Columns, most_bytes: int = MOST_BYTES
+) -> EventFiles:
+    """Decode raw records, in batches of one topic each, and write their valid events to `folder`.
+
+    Raises:
+        TooLarge: the events have more bytes than `most_bytes`. Nothing was written.
+    """
     schemas = {name: columns(each, needed) for name, each in types.items()}
     found: dict[str, list[pa.RecordBatch]] = {}
+    size = 0
     for raw in records:
         topic = raw.column("topic")[0].as_py()
         events = _valid(raw, types[topic], schemas[topic])
+        size += events.nbytes
+        if size > most_bytes:
+            raise TooLarge
         if events.num_rows:
             found.setdefault(topic, []).append(events)
     return save(folder, schemas, found)
@@ -63,7 +79,8 @@ def save(folder: Path, schemas: Mapping[str, pa.Schema], found: Mapping[str, Seq
         with pa.OSFile(str(_file(folder, topic)), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             for batch in found.get(topic, ()):
                 writer.write_batch(batch)
-    return EventFiles(folder, schemas, frozenset(found))
+    size = sum(batch.nbytes for batches in found.values() for batch in batches)
+    return EventFiles(folder, schemas, frozenset(found), size)
 
 
 def read(topic: str, parts: Iterable[EventFiles]) -> pa.Table:

@@ -353,7 +353,8 @@ def test_dedupe_is_declared_for_a_whole_join_and_needs_a_free_name(lab: Lab) -> 
     with pytest.raises(BadDeclaration, match="declare it in the Join"):
         replace(PAIRS, sides={"clicks": replace(SIDE, dedupe="1 minute")})
     counts = {"clicks": Match(("seen",), key={"url": "seen.url"})}
-    with pytest.raises(BadDeclaration, match="side table seen already"):
-        lab.compiled("taken", replace(PAIRS, sides={"seen": SIDE}, counts=counts))
+    for dedupe in (PAIRS.dedupe, None):
+        with pytest.raises(BadDeclaration, match="seen: Truelog uses this name itself"):
+            lab.compiled("taken", replace(PAIRS, sides={"seen": SIDE}, counts=counts, dedupe=dedupe))
     with pytest.raises(BadDeclaration, match="not a duration"):
         replace(ONCE, dedupe="an hour")
