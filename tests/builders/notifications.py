@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from tests.builders.rows import before_now, insert
+from tests.builders.rows import NO_TIME, before_now, insert
 from truelog.notifications.rules.found import KINDS
 from truelog.storage.database import Connection, read_value
 
@@ -37,8 +37,8 @@ def forget_place(connection: Connection, view: str) -> None:
     connection.execute("DELETE FROM truelog.notification_place WHERE view = %s", (view,))
 
 
-def told_of(connection: Connection, view: str, key: str) -> None:
-    """A notification of a row with this key was delivered."""
+def told_of(connection: Connection, view: str, key: str, *, ago: timedelta = NO_TIME) -> None:
+    """A notification of a row with this key, which has not changed for some time, was delivered."""
     number, place = uuid.uuid4(), {"view": view, "key": key, "notification": "tell"}
     until = datetime.now(UTC)
     insert(
@@ -51,8 +51,16 @@ def told_of(connection: Connection, view: str, key: str) -> None:
         until=until,
         body="{}",
     )
-    insert(connection, "notification_row", **place, number=1, change="c", value="{}", incident=number)
+    changed = {"change": "c", "changed_at": before_now(ago)}
+    insert(connection, "notification_row", **place, **changed, number=1, value="{}", incident=number)
     insert(connection, "notification_delivery", id=uuid.uuid4(), incident=number, channel="ops", says="opened")
+
+
+def a_row_that_waits(connection: Connection, view: str, key: str, *, ago: timedelta) -> None:
+    """A row that a rule of matches has fitted for some time. It settles tomorrow, by the log's clock."""
+    row = {"notification": "tell", "view": view, "key": key, "number": 1, "change": "c", "value": "{}"}
+    settles = datetime.now(UTC) + timedelta(days=1)
+    insert(connection, "notification_row", **row, settled_after=settles, changed_at=before_now(ago))
 
 
 def set_rule(

@@ -255,17 +255,14 @@ class Rebuilder:
 
         return bad_records.exclude_and_retry(self.compiled, events, without)
 
-    def prove_exclusions(self, positions: Positions) -> list[Coordinates]:
-        """Prove the exclusions below `positions` that are not proved yet; from raw bytes, all of them.
-
-        Returns the records whose exclusion is refuted now. Partials may lack them.
-        """
+    def prove_exclusions(self, positions: Positions) -> None:
+        """Prove the exclusions below `positions` that are not proved yet; from raw bytes, all of them."""
 
         def unfounded(records: list[Coordinates]) -> list[Coordinates]:
             events = self.source.events(self.compiled.view.topics, Wanted.of(records, positions.ids))
             return bad_records.unfounded_exclusions(self.compiled, events, records)
 
-        return exclusions.prove(self.exclusions(positions), positions, unfounded, every=self.from_raw)
+        exclusions.prove(self.exclusions(positions), positions, unfounded, every=self.from_raw)
 
     def _event_types(self) -> EventTypes:
         return {topic: self.context.event_types[topic] for topic in self.compiled.view.topics}

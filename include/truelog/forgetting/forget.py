@@ -173,6 +173,7 @@ class Forgetting:
         streamed = [(each.name, each.view.version) for each in self._views if not each.view.batch_only]
         stored_texts.drop_answers(self.connection, streamed)
         stored_texts.forget_reports(self._settings, self.connection, names)
+        stored_texts.forget_reports_of_dropped(self._settings, self.connection)
         stored_texts.forget_texts(self.connection, self._erasures)
         import_lines.forget_lines(self._settings, self._erasures)
         column_statistics.renew(self.connection)

@@ -1,7 +1,8 @@
 """The texts that the platform stores about its own work, and that may quote a person's data.
 
 What is stored about the rows of a view goes for each view of the erasure: a row may be about the person without naming
-it. All other texts go if one of their words is a subject.
+it. So does what is stored about the rows of dropped versions, of any view: their topics are no longer known. All other
+texts go if one of their words is a subject.
 """
 
 from collections.abc import Sequence
@@ -16,17 +17,23 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.tables import stage
 
-_OF_VIEWS = (
-    "DELETE FROM truelog.explanation WHERE view = ANY(%s)",
-    "DELETE FROM truelog.past_question WHERE view = ANY(%s)",
-    "DELETE FROM truelog.repair WHERE view = ANY(%s)",
-    "UPDATE truelog.reconciliation SET sample = '[]', causes = '[]' WHERE view = ANY(%s) "
-    "AND (sample <> '[]' OR causes <> '[]')",
+# What is stored about the rows `r` of a view, and the version that it is about.
+_REPORTS = (
+    ("DELETE FROM truelog.explanation r WHERE {}", "(r.answer ->> 'version')::integer"),
+    ("DELETE FROM truelog.past_question r WHERE {}", "r.version"),
+    ("DELETE FROM truelog.repair r WHERE {}", "r.version"),
+    (
+        "UPDATE truelog.reconciliation r SET sample = '[]', causes = '[]' WHERE {} "
+        "AND (r.sample <> '[]' OR r.causes <> '[]')",
+        "r.version",
+    ),
 )
 _VALIDATIONS = (
-    "SELECT v.id FROM truelog.validation v JOIN truelog.reconciliation r ON r.id = v.reconciliation "
-    "WHERE r.view = ANY(%s)"
+    "SELECT c.id FROM truelog.validation c JOIN truelog.reconciliation r ON r.id = c.reconciliation WHERE {}",
+    "r.version",
 )
+_OF_VIEWS = "r.view = ANY(%s)"
+_OF_DROPPED = "NOT EXISTS (SELECT FROM truelog.view v WHERE (v.view, v.version) = (r.view, {}))"
 
 
 @dataclass(frozen=True)
@@ -61,9 +68,23 @@ _TEXTS = (
 
 def forget_reports(settings: Settings, connection: Connection, views: Sequence[str]) -> None:
     """Forget what is stored about the rows of these views, of any version. To do it again changes nothing."""
-    for statement in _OF_VIEWS:
-        connection.execute(statement.encode(), (list(views),))
-    validations = [int(str(number)) for (number,) in connection.execute(_VALIDATIONS, (list(views),)).fetchall()]
+    _forget_reports(settings, connection, _OF_VIEWS, list(views))
+
+
+def forget_reports_of_dropped(settings: Settings, connection: Connection) -> None:
+    """Forget what is stored about the rows of dropped versions. To do it again changes nothing.
+
+    An explanation that was refused is about no version, so it goes too.
+    """
+    _forget_reports(settings, connection, _OF_DROPPED)
+
+
+def _forget_reports(settings: Settings, connection: Connection, which: str, *given: object) -> None:
+    for statement, version in _REPORTS:
+        connection.execute(statement.format(which.format(version)).encode(), given)
+    statement, version = _VALIDATIONS
+    found = connection.execute(statement.format(which.format(version)).encode(), given).fetchall()
+    validations = [int(str(number)) for (number,) in found]
     gx_docs.drop_pages(settings, validations)
     connection.execute("DELETE FROM truelog.validation WHERE id = ANY(%s)", (validations,))
 

@@ -10,6 +10,8 @@ over the records that the view has merged lately: a batch alone may be too small
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from pyspark import __version__ as spark_version
 
@@ -32,8 +34,10 @@ _LATELY = """
     WHERE (t.view, t.version) = (%(view)s, %(version)s) GROUP BY t.view, t.version
 """
 _OF_VIEW = (
-    'SELECT topic, partition, "offset", topic_id, reading FROM truelog.exclusion WHERE (view, version) = (%s, %s)'
+    'SELECT topic, partition, "offset", topic_id, reading, proved_at FROM truelog.exclusion '
+    "WHERE (view, version) = (%s, %s)"
 )
+_REFUTED = "AND refuted"
 _OF_RECORD = 'WHERE (view, version, topic_id, partition, "offset", reading) = (%s, %s, %s, %s, %s, %s)'
 
 
@@ -83,7 +87,11 @@ class Exclusions:
 
     def refuted(self, positions: Positions) -> list[Coordinates]:
         """The records below `positions` on which the transform does not fail, although they were excluded."""
-        return self._select(positions, "AND refuted", ())
+        return self._select(positions, _REFUTED, ())
+
+    def last_refuted(self, positions: Positions) -> datetime | None:
+        """When the last exclusion below `positions` was refuted; None if none is refuted."""
+        return max((at for _, at in self._rows(positions, _REFUTED, ()) if at is not None), default=None)
 
     def record_proof(self, checked: Sequence[Coordinates], refuted: Sequence[Coordinates]) -> None:
         """Record which of the checked exclusions are right."""
@@ -108,10 +116,16 @@ class Exclusions:
             )
 
     def _select(self, positions: Positions, condition: str, values: Sequence[object]) -> list[Coordinates]:
-        rows = self.connection.execute(f"{_OF_VIEW} {condition}", (*self._view, *values)).fetchall()
+        return [coordinates for coordinates, _ in self._rows(positions, condition, values)]
+
+    def _rows(
+        self, positions: Positions, condition: str, values: Sequence[object]
+    ) -> list[tuple[Coordinates, datetime | None]]:
+        """The coordinates below `positions`, each with the time of its proof."""
+        rows: Sequence[Any] = self.connection.execute(f"{_OF_VIEW} {condition}", (*self._view, *values)).fetchall()
         return [
-            (topic, partition, offset)
-            for topic, partition, offset, topic_id, reading in rows
+            ((topic, partition, offset), proved_at)
+            for topic, partition, offset, topic_id, reading, proved_at in rows
             if topic_id == self.topic_ids.get(topic) and reading == self.readings.get(topic, 0)
             if offset < positions.at(topic, partition)
         ]
@@ -136,15 +150,14 @@ def prove(
     find_unfounded: Callable[[list[Coordinates]], list[Coordinates]],
     *,
     every: bool,
-) -> list[Coordinates]:
-    """Check the exclusions below `positions` that are not proved yet, record the result, and return the refuted ones.
+) -> None:
+    """Check the exclusions below `positions` that are not proved yet, and record the result.
 
     `find_unfounded` returns those of these records on which the transform does not fail.
     """
     checked = exclusions.unproved(positions, every=every)
     refuted = find_unfounded(checked) if checked else []
     exclusions.record_proof(checked, refuted)
-    return refuted
 
 
 def require_few(connection: Connection, compiled: CompiledView, batch_records: int) -> None:

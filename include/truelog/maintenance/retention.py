@@ -81,7 +81,8 @@ RETENTION: dict[str, Expiring | str] = {
     "notification_row": Expiring(
         "changed_at",
         "notification_keep_seconds",
-        "t.declared IS NOT NULL AND NOT t.retracted",  # its incident lasts until it leaves
+        # The incident of a row rule lasts until its row leaves, and a row without an incident waits for the clock.
+        "(t.declared IS NOT NULL OR t.incident IS NULL) AND NOT t.retracted",
     ),
     "notification_incident": Expiring(
         "until",

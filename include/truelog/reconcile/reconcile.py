@@ -4,7 +4,8 @@
    partials. Otherwise the next reconcile would undo the repair wherever a partial is wrong.
 2. Compare the view, and store the result. If the hashes were equal, store a certificate (`certificate`), and keep the
    rebuild as the view's base.
-3. On request, repair the differing rows and compare again.
+3. On request, repair the differing rows and compare again. If a cause may be a wrong partial, audit all partials
+   before. If one is wrong, only compare again: a repair from it would replace correct rows.
 """
 
 import logging
@@ -96,8 +97,11 @@ def _reconcile(
         result = compare(rebuilder, incremental=request.incremental)
         result = _save_comparison(rebuilder, result, request, shown)
         if request.repair and may_be_repaired(context.settings, result):
+            mended = _mend_partials(rebuilder, result)
             shown = ledger.shown(connection)
-            result = _save_comparison(rebuilder, _repair(rebuilder, result, request), request, shown)
+            again = compare(rebuilder) if mended else _repair(rebuilder, result, request)
+            result = _save_comparison(rebuilder, again, request, shown)
+            wrong = [*wrong, *mended]
     return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
 
 
@@ -111,6 +115,16 @@ def may_be_repaired(settings: Settings, result: ReconcileResult) -> bool:
     unequal = result.missing + result.extra + result.different
     few = max(settings.repair_rows, settings.repair_share * result.rows)
     return settings.repair_share > 0 and 0 < unequal <= few
+
+
+def _mend_partials(rebuilder: Rebuilder, result: ReconcileResult) -> Sequence[datetime]:
+    """Before a repair of rows whose cause may be a wrong partial, replace the wrong partials, and return their days.
+
+    A search that ended early has not looked for one. Beside rows of another cause, it looks like a change by hand.
+    """
+    if rebuilder.from_raw or {each["cause"] for each in result.causes}.isdisjoint({Cause.HAND, Cause.UNKNOWN}):
+        return ()
+    return audit_partials(rebuilder, every=True).wrong
 
 
 def _repair(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:

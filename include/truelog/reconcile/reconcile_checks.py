@@ -1,8 +1,8 @@
 """Validates reconciliations with Great Expectations, and stores each validation with its reconciliation.
 
 For each view that a run compared, a validation requires that the verdict is EQUAL, that no row differs, that the stream
-and the rebuild have the same number of rows, that this number reaches a minimum, and that every row that readers see
-passes the view's own checks.
+and the rebuild have the same number of rows, that this number reaches a minimum, and that every row that readers of
+this version see passes the view's own checks.
 """
 
 import json
@@ -26,6 +26,7 @@ from truelog.storage.database import Connection, connect, read_value
 from truelog.support.errors import ArchiveBehind, BadInput, TruelogError, describe
 from truelog.support.settings import Settings
 from truelog.views import catalogue
+from truelog.views.catalogue import table_name
 from truelog.views.view import View
 
 log = logging.getLogger("truelog.reconcile")
@@ -65,6 +66,12 @@ class Comparison:
         """What explains the verdict."""
         causes = (f"{each['cause']} ({_rows(each['rows'])}): {each['about']}" for each in self.causes)
         return [each for each in (self.reason, *causes) if each]
+
+    @property
+    def relation(self) -> str:
+        """What readers of this version see. Until a cut-over, the view's own name shows another version."""
+        assert self.version is not None  # noqa: S101
+        return table_name(self.view, self.version)
 
     @property
     def refused(self) -> bool:
@@ -178,7 +185,7 @@ def _rules(comparison: Comparison, view: View, minimum: int, diffs: Mapping[str,
             name = f"its table of differences{f' in {side}' if side else ''} is empty"
             yield ValidationRule("recon", diff, name, f"_reconciliation = {comparison.id}")
     for check in view.checks:
-        yield ValidationRule("views", comparison.view, check, f"NOT ({check})")
+        yield ValidationRule("views", comparison.relation, check, f"NOT ({check})")
 
 
 def _rows(count: int) -> str:

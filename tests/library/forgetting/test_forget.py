@@ -163,13 +163,13 @@ def require_preview(town: Town) -> None:
 
 
 def leave_more_traces(town: Town) -> None:
-    """A replay, a repair of a version that is gone, a view whose file was deleted, and lines that an import kept."""
+    """A replay, repairs of dropped versions, a view whose file was deleted, and lines that an import kept."""
     compiled = renamed(town.view("sessions"), "copy")
     copied = Wanted("sessions", "copy", timedelta(days=1), 1_000_000)
     make_from(town.context, compiled, copied, lambda *_: None, doer=DOER)
     a_view(town.connection, "gone", reads=["tweet"])
     is_gone(town.connection, "gone")
-    for view in ("gone", "sessions"):
+    for view in ("gone", "sessions", "dropped"):
         a_repair(town.connection, view, before={"text": TWEET})
     private_folder(kept_aside.folder(town.settings)).joinpath("access.log.malformed").write_text(f"{PERSON}\n{THIRD}\n")
 

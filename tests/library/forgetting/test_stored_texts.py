@@ -17,11 +17,12 @@ from truelog.erasure.erasure import Erasure, Erasures
 from truelog.erasure.subject import Subject
 from truelog.exports.query import Condition, Operator, RowQuery
 from truelog.forgetting import stored_texts
-from truelog.forgetting.stored_texts import forget_reports, forget_texts
+from truelog.forgetting.stored_texts import forget_reports, forget_reports_of_dropped, forget_texts
 from truelog.history import past_question
 from truelog.history.explain_question import Question, newest_answer, store_answer
 from truelog.history.past_question import PastPage, PastQuestion
 from truelog.log.positions import Positions
+from truelog.maintenance.superseded import Version, drop_version
 from truelog.quality import gx_docs
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -33,12 +34,8 @@ ERASURE = Erasure(uuid.uuid4(), frozenset({Subject.of(b"s", "person_id", PERSON)
 def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
     """What comparisons, people and merges have stored about the person, by name or by a text."""
     a_view(connection, view)
-    row = {"streamed": {"text": TEXT}, "rebuilt": None, "cause": None}
-    number = a_reconciliation(connection, view, "DIFFERENT", sample=Jsonb([row]), causes=Jsonb([{"about": TEXT}]))
+    leave_reports(settings, connection, view, TEXT)
     a_reconciliation(connection, view, "UNKNOWN", reason=f"ValueError: '{PERSON}' is not a number")
-    a_validation(connection, number)
-    [(validation,)] = connection.execute("SELECT id FROM truelog.validation WHERE reconciliation = %s", (number,))
-    gx_docs.store_page(settings, validation, TEXT.encode())
     question = Question(view, (f"person_id={PERSON}",))
     store_answer(connection, question, {"row": {"text": TEXT}}, "analyst")
     answers = (at_noon(view, "person_id", PERSON), "{}"), (at_noon(view, "text", "x"), f'{{"text":"{TEXT}"}}')
@@ -50,7 +47,6 @@ def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
     [asked] = past_question.waiting(connection)
     past_question.refuse(connection, asked, past_question.FAILED, f"the rebuild failed on '{PERSON}'")
     past_question.ask(connection, settings, at_noon("other", "person_id", PERSON), PastPage(1), "shop")
-    a_repair(connection, view, before={"text": TEXT})
     an_operation(connection, f"person_id={PERSON}")
     an_alert(connection, "view_stalled", view, f"the fold failed on ['{PERSON}', 1]")
     an_exclusion(connection, view, 5, error=f"cannot cast '{PERSON}' to INT")
@@ -60,6 +56,16 @@ def leave_traces(settings: Settings, connection: Connection, view: str) -> None:
     a_batch_refusal(connection, view, f"the check of '{PERSON}' failed")
     an_invalid_change(connection, view, f'["{PERSON}"]')
     quotes(connection, view, f"failed on '{PERSON}'")
+
+
+def leave_reports(settings: Settings, connection: Connection, view: str, text: str) -> None:
+    """What comparisons and a repair have stored about rows of version 1."""
+    row = {"streamed": {"text": text}, "rebuilt": None, "cause": None}
+    number = a_reconciliation(connection, view, "DIFFERENT", sample=Jsonb([row]), causes=Jsonb([{"about": text}]))
+    a_validation(connection, number)
+    [(validation,)] = connection.execute("SELECT id FROM truelog.validation WHERE reconciliation = %s", (number,))
+    gx_docs.store_page(settings, validation, text.encode())
+    a_repair(connection, view, before={"text": text})
 
 
 def at_noon(view: str, column: str, value: str) -> PastQuestion:
@@ -91,6 +97,28 @@ def test_texts_and_rows_are_forgotten(platform: Settings, connection: Connection
     assert about == [("person_id=bob",), ("erased",)]
     verdicts = connection.execute("SELECT verdict FROM truelog.reconciliation WHERE view = %s ORDER BY id", (view,))
     assert verdicts.fetchall() == [("DIFFERENT",), ("UNKNOWN",)]  # the history of verdicts stays
+
+
+def test_reports_of_a_version_that_was_dropped_are_forgotten(platform: Settings, connection: Connection) -> None:
+    """What is stored about the version that followed it stays."""
+    view, text = f"v{uuid.uuid4().hex[:8]}", f"gugelhupf-{uuid.uuid4().hex[:8]}"
+    questions = {version: Question(view, (f"text={version}",)) for version in (1, 2)}
+    a_view(connection, view)
+    leave_reports(platform, connection, view, text)
+    store_answer(connection, questions[1], {"version": 1, "row": {"text": text}}, "analyst")
+    assert drop_version(platform, connection, Version(view, 1))
+    a_view(connection, view, 2)
+    kept = a_reconciliation(connection, view, "DIFFERENT", version=2, sample=Jsonb([{"streamed": {"text": "bread"}}]))
+    a_validation(connection, kept)
+    store_answer(connection, questions[2], {"version": 2, "row": {"text": "bread"}}, "analyst")
+    assert len(places_with(platform, connection, [text], ())) >= 4
+    for _ in range(2):
+        forget_reports_of_dropped(platform, connection)
+        assert places_with(platform, connection, [text], ()) == []
+    assert [newest_answer(connection, each) is not None for each in questions.values()] == [False, True]
+    left = "SELECT r.sample FROM truelog.validation v JOIN truelog.reconciliation r ON r.id = v.reconciliation "
+    found = connection.execute((left + "WHERE r.view = %s").encode(), (view,)).fetchall()
+    assert found == [([{"streamed": {"text": "bread"}}],)]
 
 
 def test_a_number_is_forgotten_beside_its_field_and_in_the_keys_of_groups(connection: Connection, view: str) -> None:

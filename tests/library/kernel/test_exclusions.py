@@ -18,10 +18,11 @@ from truelog.kernel import exclusions as kernel_exclusions
 from truelog.kernel.exclusions import Excluded, Exclusions
 from truelog.log.positions import Positions
 from truelog.log.records import Coordinates, EventFrames
+from truelog.reconcile.comparison import compare
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
-from truelog.support.errors import TooManyExcluded
+from truelog.support.errors import ServiceDown, TooManyExcluded
 from truelog.tables.compiled_view import CompiledView
 
 
@@ -116,8 +117,11 @@ def test_a_record_left_out_without_reason_is_named_and_counted(ground: Archived)
     assert exclusions(ground).refuted(ground.positions) == []
 
 
-def test_a_partial_without_a_record_left_out_without_reason_is_replaced(ground: Archived) -> None:
-    """The rebuild from this partial equals the stream."""
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_partial_without_a_record_left_out_without_reason_is_replaced(
+    ground: Archived, dies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rebuild from this partial equals the stream, also if the audit of partials fails once."""
     ground.click(0, [("a", "1", 0), ("a", "2", 1)])
     with leaving_out_without_reason():
         ground.stream()
@@ -125,6 +129,11 @@ def test_a_partial_without_a_record_left_out_without_reason_is_replaced(ground: 
     covered, own = PartialRange(LATER, begin, end), ground.compiled.own
     states = ground.rebuilder.states_between(own, begin, end)
     partials.replace(ground.lab.spark, ground.lab.settings, own, covered, states)
+    if dies:
+        with monkeypatch.context() as patched:
+            patched.setattr(compare, "audit_partials", mock.Mock(side_effect=ServiceDown("S3 does not answer")))
+            with pytest.raises(ServiceDown):
+                compared(ground)
     found = compared(ground)
     assert (found.verdict, causes(found)) == ("DIFFERENT", {Cause.EXCLUSION})
     assert compared(ground, HOURLY).equal

@@ -112,17 +112,24 @@ def test_a_proof_is_of_one_code_and_is_not_repeated(bench: Bench) -> None:
         asked.append(sorted(records))
         return [each for each in records if each[2] == 2]
 
-    def prove(*, every: bool = False, compiled: CompiledView = bench.compiled) -> list[Coordinates]:
-        of = Exclusions(bench.connection, compiled, IDS, {})
-        return exclusions.prove(of, here, unfounded, every=every)
+    def proved(*, every: bool = False, compiled: CompiledView = bench.compiled) -> list[list[Coordinates]]:
+        """The records that the proof has asked for."""
+        asked.clear()
+        exclusions.prove(Exclusions(bench.connection, compiled, IDS, {}), here, unfounded, every=every)
+        return [*asked]
 
     one, two = ("page_view", 0, 1), ("page_view", 0, 2)
-    assert (prove(), asked.pop()) == ([two], [one, two])
+    assert bench.of().last_refuted(here) is None
+    assert proved() == [[one, two]]
     assert (bench.of().below(here), bench.of().refuted(here)) == ([one], [two])
-    assert (prove(), asked) == ([], [])
-    assert (prove(every=True), asked.pop()) == ([], [one])
-    assert (prove(compiled=CompiledView((other,))), asked.pop()) == ([], [one])
-    assert (prove(), asked.pop()) == ([], [one]), "the proof is of the other code now"
+    refuted_at = bench.of().last_refuted(here)
+    assert refuted_at is not None
+    assert proved() == []
+    assert proved(every=True) == [[one]]
+    assert proved(compiled=CompiledView((other,))) == [[one]]
+    assert proved() == [[one]], "the proof is of the other code now"
+    assert bench.of().last_refuted(here) == refuted_at
+    assert bench.of().last_refuted(ends(page_view=2)) is None
 
 
 def test_records_that_are_dropped_or_read_again_are_no_longer_left_out(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from tests.builders.applications import a_launch, an_application, an_operation, forget_application
 from tests.builders.comparisons import a_base, a_certificate, a_reconciliation, a_repair, a_validation
+from tests.builders.notifications import a_row_that_waits, no_notifications, told_of
 from tests.builders.past import a_question, forget_questions
 from tests.builders.rows import NO_TIME
 from tests.builders.views import a_share, forget
@@ -90,6 +91,14 @@ def test_a_question_about_the_past_waits_for_a_day(connection: Connection, postg
     delete_old_rows(connection, postgresql)
     assert left(connection, "SELECT digest FROM truelog.past_question WHERE view = %s", view) == ["new"]
     forget_questions(connection, view)
+
+
+def test_a_row_that_waits_for_its_notification_is_kept(connection: Connection, postgresql: Settings, view: str) -> None:
+    a_row_that_waits(connection, view, "waits", ago=LONG)
+    told_of(connection, view, "told", ago=LONG)
+    delete_old_rows(connection, postgresql)
+    assert left(connection, "SELECT key FROM truelog.notification_row WHERE view = %s", view) == ["waits"]
+    no_notifications(connection)
 
 
 def test_rows_are_deleted_in_portions(

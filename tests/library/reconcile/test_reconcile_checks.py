@@ -49,13 +49,13 @@ VIEW = View(
 )
 '''
 TABLES = """
-CREATE VIEW views.judged AS SELECT * FROM (VALUES ('x', 1::numeric), ('y', 2), (NULL, 3)) AS v (a, n);
+CREATE VIEW views.judged_v1 AS SELECT * FROM (VALUES ('x', 1::numeric), ('y', 2), (NULL, 3)) AS v (a, n);
 CREATE TABLE recon.judged_v1_diff (
     a text, _key_json jsonb, _streamed jsonb, _rebuilt jsonb, _reconciliation bigint
 );
 """
 GONE = """
-DROP VIEW views.judged;
+DROP VIEW views.judged_v1;
 DROP TABLE recon.judged_v1_diff;
 DELETE FROM truelog.validation;
 DELETE FROM truelog.reconciliation WHERE view IN ('judged', 'broken');
@@ -231,18 +231,29 @@ def test_a_view_may_shrink_when_a_topic_is_judged_again(judged: Judged, request:
 def test_the_checks_of_the_view_apply_to_every_row(judged: Judged) -> None:
     judged.compared()
     judged.connection.execute(
-        b"CREATE OR REPLACE VIEW views.judged AS SELECT 'x'::text AS a, "
+        b"CREATE OR REPLACE VIEW views.judged_v1 AS SELECT 'x'::text AS a, "
         b"(CASE WHEN n = 1000 THEN 0 ELSE n END)::numeric AS n FROM generate_series(1, 1000) AS n"
     )
     assert judged.failed() == ("n > 0",)
     assert judged.observed()["n > 0"] == "1 row breaks it"
 
 
+def test_the_checks_apply_to_the_version_that_was_compared(judged: Judged) -> None:
+    """Before a cut-over, the view's name shows the rows of the former version."""
+    judged.connection.execute("CREATE VIEW views.judged AS SELECT 'oops'::text AS former")
+    judged.compared()
+    try:
+        assert judged.failed() == ()
+        assert judged.observed()["n > 0"] == "0 rows break it"
+    finally:
+        judged.connection.execute("DROP VIEW views.judged")
+
+
 def test_data_docs_show_hostile_values_as_text(judged: Judged) -> None:
     judged.compared()
     hostile = "<script>document.title='owned'</script> ${n} $a \" onload=\"x <img src=http://a.example onerror=x>"
     judged.connection.execute(
-        sql.SQL("CREATE OR REPLACE VIEW views.judged AS SELECT {}::text AS a, 0::numeric AS n").format(hostile)
+        sql.SQL("CREATE OR REPLACE VIEW views.judged_v1 AS SELECT {}::text AS a, 0::numeric AS n").format(hostile)
     )
     assert judged.failed() == ("n > 0",)
     page = judged.docs()

@@ -12,15 +12,16 @@ from truelog.archive.table import identifier, open_catalog
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
-from truelog.reconcile import row_diff
+from truelog.reconcile import root_cause, row_diff
 from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import reconcile, refused_result
-from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileResult
+from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileRequest, ReconcileResult
 from truelog.storage import bucket
 from truelog.tables import kinds, stage
 
 BATCH = ({0: 11, 1: 9}, {0: 23, 1: 17})
+WRONG_DAY = MORNING - timedelta(days=1)
 NAMED = "exactly the records click 0:[11, 23), click 1:[9, 17)"
 
 
@@ -50,6 +51,13 @@ def change(ground: Archived, statement: str) -> None:
     """Change one row of the streamed table. In the statement, `{}` is the table's name."""
     table = sql.Identifier("state", ground.compiled.own.name)
     assert ground.lab.connection.execute(sql.SQL(statement).format(table, table)).rowcount == 1
+
+
+def stored(ground: Archived) -> list[tuple[object, ...]]:
+    """The rows, with the ids of the transactions that wrote them."""
+    query = sql.SQL("SELECT xmin::text, t.* FROM {} AS t ORDER BY minute, url")
+    table = sql.Identifier("state", ground.compiled.own.name)
+    return ground.lab.connection.execute(query.format(table)).fetchall()
 
 
 def causes(found: ReconcileResult) -> list[tuple[str, int, str]]:
@@ -129,16 +137,46 @@ def test_what_the_time_limit_leaves_out_is_unknown(ground: Archived) -> None:
     assert (found.verdict, causes(found)) == ("DIFFERENT", [(Cause.UNKNOWN, 1, about)])
 
 
-def test_a_wrong_partial_is_named(ground: Archived) -> None:
+def make_a_wrong_partial(ground: Archived) -> None:
+    """A partial of all records, without a URL."""
     begin, ends = at(ground, {0: 0, 1: 0}), ground.positions
     short = ground.rebuilder.states_between(ground.compiled.own, begin, ends).where("url <> 'u3'")
-    tile = PartialRange(MORNING - timedelta(days=1), begin, ends)
+    tile = PartialRange(WRONG_DAY, begin, ends)
     partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled.own, tile, short)
 
+
+def test_a_wrong_partial_is_named(ground: Archived) -> None:
+    make_a_wrong_partial(ground)
     found = compare(ground.rebuilder)
     assert found.extra > 0
     assert [(cause, rows) for cause, rows, _ in causes(found)] == [(Cause.PARTIAL, found.extra)]
     assert compare(replace(ground.rebuilder, from_raw=True)).equal
+
+
+def test_a_wrong_partial_that_is_not_searched_for_replaces_no_row(
+    ground: Archived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows differ than are investigated."""
+    make_a_wrong_partial(ground)
+    ground.lab.settings = ground.lab.settings.model_copy(update={"repair_rows": 1_000})
+    monkeypatch.setattr(root_cause, "_MAX_ROWS", 0)
+    before = stored(ground)
+    found = reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True))
+    assert (found.verdict, found.repaired, found.mended_days) == ("EQUAL", 0, (WRONG_DAY.isoformat(),))
+    assert stored(ground) == before
+
+
+def test_a_wrong_partial_beside_a_change_by_hand_replaces_no_correct_row(ground: Archived) -> None:
+    ground.lab.settings = ground.lab.settings.model_copy(update={"repair_rows": 1_000})
+    make_a_wrong_partial(ground)
+    right = stored(ground)
+    change(ground, "UPDATE {} SET spent = spent + 1 WHERE ctid = (SELECT min(ctid) FROM {} WHERE url <> 'u3')")
+    found = reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True))
+    assert (found.verdict, found.different, found.extra, found.repaired) == ("DIFFERENT", 1, 0, 0)
+    assert found.mended_days == (WRONG_DAY.isoformat(),)
+    found = reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True))
+    assert (found.verdict, found.repaired) == ("EQUAL", 1)
+    assert len({*right} - {*stored(ground)}) == 1, "only the row that was changed by hand was written again"
 
 
 def test_a_missing_archive_file_and_changed_code_are_named(ground: Archived) -> None:

@@ -5,7 +5,7 @@ The rows of a batch-only view are compared in the same way, at the positions of 
 1. Hash the streamed table and read its positions in one database snapshot.
 2. Wait until the archive reaches these positions. After a timeout, the verdict is UNKNOWN.
 3. Prove the exclusions that are not proved yet (`exclusions`). The rebuild counts the records of refuted ones, which
-   partials may lack, so all partials are audited.
+   partials may lack, so all partials are audited, unless an audit has compared them since.
 4. Compare the view's clock with that of the archive's ticks, and replace wrong ticks (`clock_check`).
 5. Rebuild the view at these positions and hash the rebuild. An incremental comparison begins from the rows that an
    earlier one has proved, and reads only the records since then (`hashed_rebuild`). If the hashes differ, it reads
@@ -31,7 +31,7 @@ from truelog.log.positions import Positions
 from truelog.reconcile import root_cause, row_diff
 from truelog.reconcile.comparison import hashed_rebuild
 from truelog.reconcile.comparison.clock_check import mend_clock
-from truelog.reconcile.partial_audit import audit_partials
+from truelog.reconcile.partial_audit import audit_partials, oldest_proof
 from truelog.reconcile.reconcile_result import SAMPLE, ReconcileResult
 from truelog.reconcile.row_diff import NO_DIFFERENCES, DiffCounts
 from truelog.storage.database import Connection
@@ -54,7 +54,8 @@ def compare(rebuilder: Rebuilder, *, incremental: bool = False) -> ReconcileResu
     result = ReconcileResult(compiled.name, compiled.view.version, positions)
     try:
         _wait_for_archive(rebuilder, positions)  # 2
-        if rebuilder.prove_exclusions(positions):  # 3
+        rebuilder.prove_exclusions(positions)  # 3
+        if _partials_may_lack_records(rebuilder, positions):
             audit_partials(rebuilder, every=True)
         wrong_clock = mend_clock(rebuilder, positions)  # 4
         rebuilt, problem = _rebuilt(rebuilder, positions, streamed, incremental=incremental)  # 5
@@ -65,6 +66,15 @@ def compare(rebuilder: Rebuilder, *, incremental: bool = False) -> ReconcileResu
         return _equal(rebuilder, replace(result, reason=reason), rebuilt)
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
+
+
+def _partials_may_lack_records(rebuilder: Rebuilder, positions: Positions) -> bool:
+    """Whether an exclusion was refuted, and not all partials were compared with raw bytes since. An audit may fail."""
+    refuted_at = rebuilder.exclusions(positions).last_refuted(positions)
+    if refuted_at is None:
+        return False
+    proved_at = oldest_proof(replace(rebuilder, from_raw=False), positions)
+    return proved_at is None or proved_at < refuted_at
 
 
 def _rebuilt(

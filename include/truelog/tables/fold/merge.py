@@ -177,6 +177,24 @@ def delete_groups(connection: Connection, compiled: CompiledView, groups: Sequen
         )
 
 
+def changed_keys(compiled: CompiledView, table: Table, groups: Sequence[GroupText], staged: StagedRows) -> sql.Composed:
+    """The query of the keys of the rows that change when the staged rows replace those of these groups."""
+    [rows] = [rows for each, rows in staged.by_table(compiled) if each.side == table.side]
+    return sql.SQL(
+        "WITH before AS (SELECT {columns} FROM {state} WHERE ({by}) IN ({groups})), "
+        "after AS (SELECT {columns} FROM {staged}) "
+        "SELECT {key} FROM (SELECT * FROM before EXCEPT SELECT * FROM after) AS replaced "
+        "UNION SELECT {key} FROM (SELECT * FROM after EXCEPT SELECT * FROM before) AS new"
+    ).format(
+        columns=names(table.stored_columns),
+        state=state(table),
+        by=names(group_of(compiled).by),
+        groups=loaded_inputs.values(compiled, groups),
+        staged=_staged(table, rows),
+        key=names(table.key_columns),
+    )
+
+
 def _stage_folded(compiled: CompiledView, plans: BatchPlans, inputs: Callable[[], DataFrame]) -> StagedRows:
     """Fold inputs, and stage the rows of each table that follows, without those of groups whose fold fails."""
 

@@ -1,4 +1,7 @@
-"""Repairs a Group: folds the groups again that have a difference in any table, and replaces their rows."""
+"""Repairs a Group: folds the groups again that have a difference in any table, and replaces their rows.
+
+The stream may have changed further rows of these groups since the comparison, so these count as differing too.
+"""
 
 from collections.abc import Callable
 
@@ -31,6 +34,7 @@ def repair_groups(repair: Repair, known: Callable[[], CompiledView]) -> int:
     with repair.locked():
         staged = merge.stage_groups(BatchPlans(repair.spark, repair.settings), known(), found)
         for table in tables:
+            repair.add_keys(table, merge.changed_keys(compiled, table, found, staged))
             repair.record_before(table)
         merge.delete_groups(connection, compiled, found)
         repair.merge(staged)

@@ -15,6 +15,7 @@ from truelog.reconcile.comparison.compare import compare
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import ReconcileRequest
+from truelog.reconcile.repair import repair
 from truelog.serving import fallback
 from truelog.support.errors import Stale
 from truelog.tables.fold import merge as groups
@@ -78,6 +79,21 @@ def test_a_row_that_does_not_follow_from_its_inputs_is_repaired(ground: Archived
     repaired = reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True))
     assert (repaired.verdict, repaired.repaired, rows(ground)) == ("EQUAL", 1, [("a", 5, 1), ("b", 3, 1)])
     ground.require_output()
+
+
+def test_a_repair_records_the_rows_of_the_group_that_have_changed_since_the_comparison(ground: Archived) -> None:
+    [inputs] = ground.compiled.sides
+    change(ground, inputs.name, "DELETE FROM {} WHERE spent = 1")
+    found = compare(ground.rebuilder)
+    assert (found.missing, found.extra, found.sample[0]["side"]) == (1, 0, "inputs")
+    change(ground, ground.compiled.own.name, "INSERT INTO {} (url, spent, clicks) VALUES ('a', 9, 1)")
+    assert repair(ground.rebuilder, found.positions) == 2
+    assert rows(ground) == [("a", 5, 1), ("b", 3, 1)]
+    query = (
+        "SELECT side, key ->> 1, before ->> 'spent', after ->> 'spent' FROM truelog.repair WHERE view = %s ORDER BY 1"
+    )
+    recorded = ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall()
+    assert recorded == [("", "9", "9", None), ("inputs", "click", None, "1")]
 
 
 @pytest.mark.nightly

@@ -250,6 +250,16 @@ def test_what_follows_from_the_inputs_of_a_group_is_deleted(groups: Groups) -> N
         assert groups.left(CHECKPOINTS) == [("b",)]
 
 
+def test_a_repair_changes_the_rows_that_are_not_folded_as_they_were(groups: Groups) -> None:
+    for url, total in (("same", 1), ("wrong", 1), ("gone", 1), ("of no group", 1)):
+        groups.add("state", "", url, total=total)
+    for url, total, attempt in (("same", 1, "own"), ("wrong", 2, "own"), ("new", 1, "own"), ("gone", 1, "another")):
+        groups.add("stage", "", url, total=total, _attempt=attempt)
+    listed = [text(url) for url in ("same", "wrong", "gone", "new")]
+    query = merge.changed_keys(groups.compiled, groups.compiled.own, listed, staged())
+    assert sorted(url for url, *_ in groups.connection.execute(query).fetchall()) == ["gone", "new", "wrong"]
+
+
 FURTHER = sql.Composed([])
 
 
