@@ -66,8 +66,8 @@ def ready(settings: Settings) -> None:
 def prepare(settings: Settings) -> None:
     """Create the principals and the declared topics. A bad topic or file does not hold up the others.
 
-    The registration adds partitions, when the database can say which views they would harm. The topics of another
-    environment are left alone.
+    The registration adds partitions, when the database can say which views and folds they would harm. The topics of
+    another environment are left alone.
     """
     access.create_users(topics.client(settings, KafkaUser.ADMIN), settings)
     if settings.reads_events:

@@ -26,6 +26,7 @@ CHECKED = {
     "batch_layer": OF_PROCESSES,
     "clock": "decides no row: `present` and `status` show it to readers",
     "clock_hold": OF_PROCESSES,
+    "command_fold": "decides no row: from which topic the states of commands are read",
     "command_position": "decides no row: how far the states of commands are read",
     "deployed": OF_PROCESSES,
     "erasure": ERASURES,

@@ -152,14 +152,22 @@ def _require_read(settings: Settings, view: str, event_type: EventType) -> str:
 
     def counted() -> None:
         with connect(settings, autocommit=True) as connection:
-            query = "SELECT topic, partition, next_offset FROM truelog.position WHERE view = %s"
-            rows = connection.execute(query, (view,)).fetchall()
-        at = {(topic, partition): offset for topic, partition, offset in rows}
+            at = _merged(connection, view)
         if any(at.get(key, 0) < ends.at(*key) for key in ends.partitions()):
             raise ServiceDown(f"the view has not read everything below {end}")
 
     until(counted, settings.archive_wait_seconds, f"the view {view}")
     return end
+
+
+def _merged(connection: Connection, view: str) -> dict[tuple[str, int], int]:
+    """The positions of the version that readers see. Its rows are compared."""
+    rows = connection.execute(
+        "SELECT topic, partition, next_offset FROM truelog.position JOIN truelog.deployed USING (view, version) "
+        "WHERE view = %s",
+        (view,),
+    )
+    return {(topic, partition): offset for topic, partition, offset in rows}
 
 
 def _heartbeat(session: psycopg.Connection[Any]) -> tuple[str, int]:

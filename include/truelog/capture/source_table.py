@@ -44,6 +44,16 @@ WHERE c.relreplident <> 'f'
     AND (c.oid = %(table)s OR c.oid IN (SELECT relid FROM pg_partition_tree(%(table)s) WHERE isleaf))
 ORDER BY 1, 2
 """
+_OF_TABLE = """
+FROM pg_attribute JOIN pg_type t ON t.oid = atttypid JOIN pg_class c ON c.oid = attrelid
+JOIN pg_namespace n ON n.oid = relnamespace
+WHERE nspname = %s AND relname = %s AND attnum > 0 AND NOT attisdropped
+"""
+_CHILDREN = """
+SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class parent ON parent.oid = inhparent
+WHERE inhparent = %s AND parent.relkind = 'r' ORDER BY 1
+"""
+_DEFERRABLE_KEY = "SELECT conname FROM pg_constraint WHERE conrelid = %s AND contype = 'p' AND condeferrable"
 _PUBLISHED = "SELECT 1 FROM pg_publication_tables WHERE (pubname, schemaname, tablename) = (%s, %s, %s)"
 
 
@@ -103,10 +113,7 @@ def is_published(source: Connection, names: Names, event_type: EventType) -> boo
 def column_types(source: Connection, event_type: EventType) -> dict[str, str]:
     """The types of the table's columns in the captured database; `enum` for each enumeration."""
     found = source.execute(
-        "SELECT attname, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_attribute "
-        "JOIN pg_type t ON t.oid = atttypid JOIN pg_class c ON c.oid = attrelid "
-        "JOIN pg_namespace n ON n.oid = relnamespace "
-        "WHERE nspname = %s AND relname = %s AND attnum > 0 AND NOT attisdropped",
+        f"SELECT attname, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END {_OF_TABLE}",
         schema_and_table(event_type),
     )
     return dict(found.fetchall())
@@ -129,14 +136,12 @@ def _problems(source: Connection, names: Names, event_type: EventType) -> Iterat
         yield f"{name} does not exist in the captured database."
         return
     [oid] = found
-    keys = source.execute(
-        "SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey) "
-        "WHERE indrelid = %s AND indisprimary",
-        (oid,),
-    ).fetchall()
-    if keys != [(event_type.topic.key,)]:
-        found_key = ", ".join(key for (key,) in keys) or "none"
-        yield f"{name} needs the primary key {event_type.topic.key}, which the event type declares; it has {found_key}."
+    yield from _key_problems(source, oid, event_type)
+    for (child,) in source.execute(_CHILDREN, (oid,)).fetchall():
+        yield (
+            f"{child} inherits from {name}, so its rows are in {name}, but PostgreSQL logs them as rows of {child}. "
+            f"Run ALTER TABLE {child} NO INHERIT {name}, or make {name} a partitioned table."
+        )
     if statements := [each.as_string(source) for each in _whole_rows(source, oid)]:
         yield f"{name} does not log whole rows: run {'; '.join(statements)}."
     yield from column_problems(source, event_type)
@@ -144,12 +149,41 @@ def _problems(source: Connection, names: Names, event_type: EventType) -> Iterat
         yield f"{name} is not published: run {create_publication(names, event_type).as_string(source)}."
 
 
+def _key_problems(source: Connection, table: int, event_type: EventType) -> Iterator[str]:
+    """Why the primary key does not identify the rows of the table's changes, with the cure."""
+    name = event_type.topic.source
+    keys = source.execute(
+        "SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey) "
+        "WHERE indrelid = %s AND indisprimary",
+        (table,),
+    ).fetchall()
+    if keys != [(event_type.topic.key,)]:
+        found_key = ", ".join(key for (key,) in keys) or "none"
+        yield f"{name} needs the primary key {event_type.topic.key}, which the event type declares; it has {found_key}."
+    if deferrable := read_value(source, _DEFERRABLE_KEY, (table,)):
+        yield (
+            f"{name} has a primary key that is DEFERRABLE, so two rows may have one key for a while, and a change of "
+            f"one would delete the other. Make the constraint {deferrable} again without DEFERRABLE."
+        )
+
+
 def column_problems(source: Connection, event_type: EventType) -> Iterator[str]:
     """Why the values of a column cannot arrive, with the cure."""
-    columns = column_types(source, event_type)
+    columns, generated = column_types(source, event_type), _generated(source, event_type)
     for field in event_type.fields:
-        if field.name not in Change.model_fields:
+        if field.name in Change.model_fields:
+            continue
+        if field.name in generated:
+            column = f"{event_type.topic.source}.{field.name}"
+            yield f"{column} is a generated column, whose values PostgreSQL does not log: leave it out."
+        else:
             yield from _column_problems(event_type, field, columns.get(field.name))
+
+
+def _generated(source: Connection, event_type: EventType) -> set[str]:
+    """The columns that the captured database computes."""
+    found = source.execute(f"SELECT attname {_OF_TABLE} AND attgenerated <> ''", schema_and_table(event_type))
+    return {name for (name,) in found}
 
 
 def _column_problems(event_type: EventType, field: Field, column: str | None) -> Iterator[str]:

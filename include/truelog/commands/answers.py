@@ -34,25 +34,26 @@ class Said:
     places: Mapping[str, Mapping[str, Any]]  # by event id
 
 
-def store_coordinates(connection: Connection, event: str, records: Iterable[Coordinates]) -> bool:
+def store_coordinates(connection: Connection, event: str, records: Iterable[Coordinates]) -> set[str]:
     """Store where accepted events are in the log. A record is an accepted event if its bytes are the same.
 
-    The commands whose events are all in the log are from now on answered with coordinates. Returns whether there are
+    The commands whose events are all in the log are from now on answered with coordinates. Returns the ids of the
     accepted events among the records.
     """
     first = {each.event_id: each for each in reversed(list(records))}
     if not first:
-        return False
+        return set()
     found = connection.execute(
         'UPDATE truelog.command_event AS e SET partition = r.partition, "offset" = r."offset" '
         "FROM unnest(%s::text[], %s::bytea[], %s::integer[], %s::bigint[]) "
         'AS r (event_id, value, partition, "offset") '
-        'WHERE e.event = %s AND e."offset" IS NULL AND (e.event_id, e.value) = (r.event_id, r.value) RETURNING receipt',
+        'WHERE e.event = %s AND e."offset" IS NULL AND (e.event_id, e.value) = (r.event_id, r.value) '
+        "RETURNING receipt, e.event_id",
         (*map(list, zip(*first.values(), strict=True)), event),
     ).fetchall()
     if not found:
-        return False
-    receipts = list({receipt for (receipt,) in found})
+        return set()
+    receipts = list({receipt for receipt, _ in found})
     # The reader of another fold may store where the other events of a command are. With this lock, the later one sees
     # that all of them are in the log.
     connection.execute("SELECT FROM truelog.command WHERE receipt = ANY(%s) ORDER BY receipt FOR UPDATE", (receipts,))
@@ -62,7 +63,7 @@ def store_coordinates(connection: Connection, event: str, records: Iterable[Coor
         (LOG, receipts),
     )
     connection.execute(f"NOTIFY {READ}")
-    return True
+    return {event_id for _, event_id in found}
 
 
 def settle(connection: Connection, receipt: uuid.UUID) -> None:

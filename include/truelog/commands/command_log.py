@@ -89,7 +89,7 @@ def decide_all(
             counted = {each.command.fold.event for each in requests if each.command.most is not None}
             current = states.current(connection, types, catalogue.folds, keys, counted)  # 4
             reach("command.read")
-            answers, decided = _decide_each(types, current, known, requests)
+            answers, decided = _decide_each(types, current, known, requests, _now(connection))
             first = _draw_numbers(connection, sum(len(each.outcome.events) for each in decided))  # 5
             reach("command.numbered")
             if not _write_decisions(connection, decided):
@@ -125,10 +125,10 @@ def _read_known(connection: Connection, requests: Sequence[CommandRequest]) -> _
 
 
 def _decide_each(
-    types: EventTypes, current: States, known: _Known, requests: Sequence[CommandRequest]
+    types: EventTypes, current: States, known: _Known, requests: Sequence[CommandRequest], now: datetime
 ) -> tuple[list[Stored], list[_Decided]]:
     """The answer for each request, and the new decisions."""
-    answers, decided, now = list[Stored](), list[_Decided](), _now()
+    answers, decided = list[Stored](), list[_Decided]()
     for request in requests:
         earlier = known.get(request.sender) if request.sender.idempotency_key is not None else None
         if earlier is not None:
@@ -198,7 +198,10 @@ def _columns(rows: Iterable[tuple[object, ...]]) -> list[list[object]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _now() -> datetime:
-    """The time in whole milliseconds, like the broker's time, so that the record's broker time is never earlier."""
-    now = datetime.now(UTC)
-    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+def _now(connection: Connection) -> datetime:
+    """PostgreSQL's time in whole milliseconds, like the broker's time, so that the broker's time is not earlier.
+
+    All collectors have this clock in common. By its own clock, a collector could accept events that no reader counts.
+    """
+    now: datetime = read_value(connection, "SELECT date_trunc('milliseconds', clock_timestamp())")
+    return now.astimezone(UTC)

@@ -46,7 +46,7 @@ def decide(types: EventTypes, states: States, request: CommandRequest, now: date
     if request.expected_version not in (None, version):
         reason = f"the version is {version}, not {request.expected_version}"
         return Outcome(CONFLICT, {"conflict": reason, "version": version})
-    taken = [each.key for each in claimed if states[each].state.get("holder", request.key) != request.key]
+    taken = [each.key for each in claimed if not claims.is_free_for(states[each].state, own.event, own.key)]
     if taken:
         return _refused(f"{', '.join(taken)}: taken", version)
     decided = _decided(request, state)
@@ -55,7 +55,7 @@ def decide(types: EventTypes, states: States, request: CommandRequest, now: date
     if full := _without_room(request, states, state):
         return _refused(full, version)
     free = [each.key for each in claimed if not states[each].state]
-    new = [*decided, *(claims.claimed(name, request.key) for name in free)]
+    new = [*decided, *(claims.claimed(name, own.key, own.event) for name in free)]
     made = [events.to_log(types, each, now) for each in new]
     _require_own_keys(request, made)
     if any(len(each.value) > MOST_EVENT_BYTES for each in made):  # Kafka would refuse it, and all events behind it wait

@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -60,14 +60,17 @@ def to_log(types: EventTypes, new: NewEvent, now: datetime) -> LogEvent:
 
 
 def payloads(types: EventTypes, events: Sequence[LogEvent]) -> list[Payload]:
-    """What folds read of events that are not in the log yet. The newest version of their type judges them."""
+    """What folds read of events that are not in the log yet. The newest version of their type judges them.
+
+    They have no broker time yet, so no clock but that of their decision judges them.
+    """
     found: dict[str, Payload] = {}
     for name in {each.event for each in events}:
         of_type = [each for each in events if each.event == name]
         newest = types[name]
         if newest.past:  # a copy loses the cached properties, which take long for one event
             newest = replace(newest, past=())
-        rows = [(0, number, datetime.now(UTC), each.value) for number, each in enumerate(of_type)]
+        rows = [(0, number, None, each.value) for number, each in enumerate(of_type)]
         for each, judged in zip(of_type, _judged(newest, rows), strict=True):
             found[each.event_id] = {} if judged is None else judged.payload
     return [found[each.event_id] for each in events]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from truelog.relay.feed import Beginning, Row
 from truelog.relay.place import Place
 from truelog.storage.database import Connection, read_value
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import Fenced, ServiceDown
 
 WRITTEN = "truelog_command_written"  # the channel that says that the command log contains new events
 _PORTION = 500  # events in one transaction of Kafka
@@ -20,10 +20,13 @@ class CommandFeed:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.given: frozenset[str] = frozenset()  # the event types of the rows that it gave last
+        self.begun = ""  # the id of the beginning that it gave last
 
     def beginning(self) -> Beginning:
         [row] = self._connection.execute("SELECT beginning::text, first FROM truelog.command_number").fetchall()
-        return Beginning(*row)
+        found = Beginning(*row)
+        self.begun = found.id
+        return found
 
     def id_of(self, number: int) -> str | None:
         found: str | None = read_value(
@@ -45,19 +48,27 @@ class CommandFeed:
         """Upkeep removes old rows (`truelog.maintenance.retention`), because answers are repeated from them."""
 
 
-def begin_again(connection: Connection, place: Place | None, missing: Callable[[list[str]], Mapping[str, str]]) -> None:
+def begin_again(
+    connection: Connection, begun: str, place: Place | None, missing: Callable[[list[str]], Mapping[str, str]]
+) -> None:
     """Give new numbers, beyond the place, to all events that are not in the log.
+
+    `begun` is the id of the beginning that the relay has compared with its place.
 
     A database that was restored from a backup has numbers that the relay has published with other events. `missing`
     gives the reason for each event type whose log was not read to its end since the restore. Events without coordinates
     of all other types were never published.
 
     Raises:
+        Fenced: another service has given new numbers since then, and may have published the events with them.
         ServiceDown: events of a missing type have no coordinates, so they may have been published. Nothing has changed.
     """
     last = 0 if place is None else place.number
     with connection.transaction():
-        stored: int = read_value(connection, "SELECT last FROM truelog.command_number FOR UPDATE")
+        query = "SELECT beginning::text, last FROM truelog.command_number FOR UPDATE"
+        [(beginning, stored)] = connection.execute(query).fetchall()
+        if beginning != begun:
+            raise Fenced("another service `commands` has given new numbers to the accepted events; stop one of them")
         _require_all_read(connection, missing)
         first = max(last, stored) + 1
         renumbered = connection.execute(

@@ -8,7 +8,7 @@ Withdrawn states have no positions, and no code, so that a reader of an earlier 
 of the fold deletes them in portions before it begins again.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from truelog.storage.database import Connection
 
@@ -26,3 +26,9 @@ def withdraw(connection: Connection, events: Collection[str]) -> None:
             "UPDATE truelog.command_fold SET generation = gen_random_uuid(), code = '' WHERE event = ANY(%s)", (names,)
         )
         connection.execute("DELETE FROM truelog.command_position WHERE event = ANY(%s)", (names,))
+
+
+def folded(connection: Connection, topics: Mapping[str, str]) -> set[str]:
+    """The topics from which states are made, in the order of a key's events. `topics` has their names by their ids."""
+    rows = connection.execute("SELECT topic_id FROM truelog.command_fold WHERE topic_id = ANY(%s)", (list(topics),))
+    return {topics[topic_id] for (topic_id,) in rows}

@@ -13,7 +13,7 @@ from datetime import datetime
 from confluent_kafka.admin import AdminClient
 from psycopg.rows import class_row
 
-from truelog.control import event_registry, foreign_events
+from truelog.control import command_states, event_registry, foreign_events
 from truelog.control.view_tables import views_in_order
 from truelog.log import topics
 from truelog.schema import event_version
@@ -92,20 +92,23 @@ def _differs(proposed: EventType, registered: EventHistory | None, topic_id: str
 def _harmed(
     settings: Settings, broker: AdminClient, proposals: Mapping[str, EventType], ids: Mapping[str, str]
 ) -> dict[str, str]:
-    """The event types with more partitions than their topics, if a view depends on the order of a key's events.
+    """The event types with more partitions than their topics, if something depends on the order of a key's events.
 
-    The events of a key could be in two partitions, so the view would have to stop.
+    The events of a key could be in two partitions, so the view or the fold of commands would have to stop.
     """
     counts = topics.partition_counts(broker, proposals)
     grown = {name: proposals[name].topic.partitions for name, found in counts.items()}
     grown = {name: declared for name, declared in grown.items() if declared > counts[name]}
     with kept(settings) as connection:
-        ordered = views_in_order(connection, {ids[name]: name for name in grown if name in ids})
+        known = {ids[name]: name for name in grown if name in ids}
+        ordered, folded = views_in_order(connection, known), command_states.folded(connection, known)
+    readers = {name: ordered.get(name, []) for name in ordered.keys() | folded}
+    readers |= {name: [*readers[name], "the fold of commands"] for name in folded}
     return {
         name: f"{name} has {counts[name]} partitions. With {grown[name]}, the events of a key would be in two of them "
-        f"without a common order, on which {', '.join(views)} depends. Declare a new event type, and let a new "
-        f"version read it."
-        for name, views in ordered.items()
+        f"without a common order, on which {', '.join(names)} depends. Declare a new event type, and let a new "
+        f"version of the view, or the commands, use it."
+        for name, names in readers.items()
     }
 
 

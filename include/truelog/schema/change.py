@@ -31,7 +31,7 @@ from pydantic import Field as Declared
 
 from truelog.schema.decode import decode
 from truelog.schema.derived import Derivation
-from truelog.schema.event import CHANGES, LENIENT_CHANGES, NESTED_CHANGES, Event, EventType, Topic
+from truelog.schema.event import CHANGES, LENIENT_CHANGES, NESTED_CHANGES, NO_LIMIT, Event, EventType, Topic
 from truelog.schema.field import Field
 from truelog.schema.quality import Quality
 from truelog.schema.record_validation import TOMBSTONE
@@ -42,9 +42,6 @@ OPERATIONS = {"r": "read", "c": "inserted", "u": "updated", "d": "deleted", "t":
 ENDED = "ended"  # the operation of the end of a snapshot
 SNAPSHOT_END = "truelog_snapshot_"  # and the event type: the prefix of the message at the end of a snapshot
 _OF_ROWS = frozenset("rcud")
-
-# The database's clock may be wrong, and a row of a table counts whatever its clock says.
-NO_LIMIT = timedelta(days=3_650_000)
 
 _UNCHANGED = "__debezium_unavailable_value"  # in place of a long value that the database did not log
 _UNCHANGED_BYTES = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="  # the same in base64, for bytea
@@ -293,6 +290,7 @@ def captured(
             "`partitions=1`, because one partition has the order of the database's log."
         )
     internal = replace(topic, internal=True)
+    # The database's clock may be wrong, and a row of a table counts whatever its clock says.
     event_type = EventType(name, model, internal, quality, derived, future_limit=NO_LIMIT, decoder=CHANGES)
     for field in event_type.fields:
         if field.required and field.name not in Change.model_fields:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # An event is invalid if its time is later than its receipt by more than this limit. The limit decides which events
 # count in both stream and rebuild, so it is part of each declaration rather than a setting.
 FUTURE_LIMIT = timedelta(minutes=5)
+NO_LIMIT = timedelta(days=3_650_000)  # of events that count whatever a clock says
 LENIENT_CHANGES = 2  # of earlier versions of captured tables, which took an absent column for NULL
 NESTED_CHANGES = 3  # of earlier versions, which took the name of a Java array for a text
 CHANGES = 4  # the number of the decoder of captured tables

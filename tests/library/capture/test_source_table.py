@@ -57,6 +57,18 @@ FAULTS = {
         "needs the primary key id, which the event type declares; it has name",
     ),
     "no primary key": ("ALTER TABLE customers DROP CONSTRAINT customers_pkey", "it has none"),
+    "two rows may have one key until the commit": (
+        "ALTER TABLE customers DROP CONSTRAINT customers_pkey, ADD PRIMARY KEY (id) DEFERRABLE",
+        "Make the constraint customers_pkey again without DEFERRABLE",
+    ),
+    "rows of another table": (
+        "CREATE TABLE vips () INHERITS (customers)",
+        "Run ALTER TABLE vips NO INHERIT public.customers",
+    ),
+    "a column that PostgreSQL computes": (
+        "ALTER TABLE customers DROP COLUMN city, ADD COLUMN city text GENERATED ALWAYS AS (name) STORED",
+        "public.customers.city is a generated column",
+    ),
     "changes without whole rows": ("ALTER TABLE customers REPLICA IDENTITY DEFAULT", "REPLICA IDENTITY FULL"),
     "a column was dropped": ("ALTER TABLE customers DROP COLUMN city", "has no column city"),
     "a column was renamed": ("ALTER TABLE customers RENAME city TO town", "has no column city"),

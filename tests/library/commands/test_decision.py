@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from pydantic import create_model
 
 from tests.library.commands.decisions import COMMANDS, TYPES, request
+from truelog.commands import claims
 from truelog.commands.catalogue import Catalogue
 from truelog.commands.claims import CLAIM
 from truelog.commands.decision import ACCEPTED, CONFLICT, REFUSED, Outcome, decide, key_names
 from truelog.commands.declaration import Command, NewEvent, Refused
+from truelog.commands.events import to_log
 from truelog.commands.folding.states import KeyName, KeyState, States
 from truelog.commands.request import CommandRequest, InvalidCommandError
 from truelog.support.errors import BadDeclaration
@@ -132,6 +134,19 @@ def test_claims_of_several_names_are_all_granted_or_none() -> None:
     assert (refused.status, refused.answer["refused"]) == (REFUSED, "email:a@example.org: taken")
     assert states[KeyName(CLAIM, "username:bob")] == KeyState({}, 0)
     assert decide(TYPES, states, first, NOW).answer["version"] == 2  # a holder's claims are already granted
+
+
+@pytest.mark.parametrize(("holder_type", "status"), [("cart_event", ACCEPTED), ("search", REFUSED), (None, ACCEPTED)])
+def test_a_name_belongs_to_the_key_of_one_event_type(holder_type: str | None, status: int) -> None:
+    """Two event types may have the same keys. A claim of an earlier release belongs to this key of every type."""
+    command = _register([ADDED], "ann", "c1")
+    states, name = none_of(command), "username:ann"
+    states.add([to_log(TYPES, claims.claimed(name, "c1", holder_type), NOW)])
+    assert decide(TYPES, states, command, NOW).status == status
+    states.add([to_log(TYPES, claims.released(name, "c1"), NOW)])
+    assert decide(TYPES, states, command, NOW).status == ACCEPTED
+    expected = {"holder": "c1", "holder_type": "cart_event"}
+    assert states[KeyName(CLAIM, name)].state == expected
 
 
 def test_a_refusing_decision_claims_nothing() -> None:

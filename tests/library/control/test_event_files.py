@@ -11,6 +11,7 @@ from confluent_kafka.admin import NewTopic
 from runtime import kafka
 from tests.builders.views import a_view, merged_to
 from tests.library import stray_files
+from tests.library.commands.made_fold import make_fold
 from truelog.control import event_files, event_registry
 from truelog.log import topics
 from truelog.log.positions import Positions
@@ -82,23 +83,27 @@ def test_only_files_that_can_be_used_are_registered(folder: Settings, caplog: py
 def test_a_topic_does_not_grow_under_a_view_that_needs_its_order(platform: Settings, tmp_path: Path) -> None:
     """The registration, which runs every few seconds, and the start of the platform leave the topic as it is."""
     folder = platform.model_copy(update={"events_folder": tmp_path})
-    for name in ("ordered", "counted"):
+    names = ("ordered", "counted", "folded")
+    for name in names:
         write(folder, name)
     event_files.register_files(folder)
-    ids = topics.topic_ids(folder, ["ordered", "counted"])
+    ids = topics.topic_ids(folder, names)
     with connect(folder) as connection:
         for topic, needs_order in (("ordered", None), ("counted", False)):
             view = f"{topic}_{uuid.uuid4().hex[:8]}"
             a_view(connection, view, needs_order=needs_order)
             merged_to(connection, view, Positions({topic: {0: 1, 1: 1}}, ids))
-    for name in ("ordered", "counted"):
+    with connect(folder, autocommit=True) as connection:
+        make_fold(connection, "folded", "code", ids["folded"], {0: 1, 1: 1})
+    for name in names:
         write(folder, name, partitions=3)
     kafka.prepare(folder)
     refused = event_files.register_files(folder)
     assert "ordered has 2 partitions. With 3, the events of a key would be in two" in refused.pop("ordered")
+    assert "common order, on which the fold of commands depends" in refused.pop("folded")
     assert refused == {}
-    offsets = topics.end_offsets(folder, ["ordered", "counted"]).offsets
-    assert {name: len(each) for name, each in offsets.items()} == {"ordered": 2, "counted": 3}
+    offsets = topics.end_offsets(folder, names).offsets
+    assert {name: len(each) for name, each in offsets.items()} == {"ordered": 2, "counted": 3, "folded": 2}
 
 
 def test_a_broken_file_does_not_hold_up_a_release(

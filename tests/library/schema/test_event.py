@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -131,6 +131,15 @@ def test_the_error_for_an_unsupported_field_names_it_and_the_cure(
 def test_an_invalid_topic_is_rejected(tmp_path: Path, topic: str, cure: str) -> None:
     with pytest.raises(BadDeclaration, match=cure):
         load_event(declare(tmp_path, f"TOPIC = Topic({topic})\n"))
+
+
+def test_only_the_platforms_own_events_may_have_another_future_limit(tmp_path: Path) -> None:
+    """The collector judges the events of producers by the usual limit."""
+    head = "from datetime import timedelta\n" + HEAD + "    at: str\nFUTURE_LIMIT = timedelta(days=9)\n"
+    with pytest.raises(BadDeclaration, match="FUTURE_LIMIT is only for an internal topic"):
+        load_event(declare(tmp_path, "", head=head))
+    internal = declare(tmp_path, "", "own", head.replace("partitions", "internal=True, partitions"))
+    assert load_event(internal).future_limit == timedelta(days=9)
 
 
 def test_a_broken_file_raises(tmp_path: Path) -> None:

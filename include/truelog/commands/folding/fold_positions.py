@@ -10,7 +10,7 @@ from threading import Event as Flag
 
 from truelog.control import command_states
 from truelog.storage.database import Connection, read_value
-from truelog.support.errors import Stale
+from truelog.support.errors import PartitionsAdded, Stale
 
 _PORTION = 5_000  # states
 _PAUSE_SECONDS = 0.05
@@ -51,10 +51,19 @@ def begin_fold(
     None if there are states that do not count, which `delete_withdrawn` must delete first. States do not count if they
     were withdrawn, or were made by other code or from another topic. `first` contains the first offset of each
     partition that belongs to the log.
+
+    Raises:
+        PartitionsAdded: the topic has a partition that the positions lack.
     """
     while True:
         fold = statuses(connection).get(event)
-        if fold and (fold.code, fold.topic_id) == (code, topic_id) and first.keys() <= fold.offsets.keys():
+        if fold and fold.topic_id == topic_id and (added := sorted(first.keys() - fold.offsets.keys())):
+            raise PartitionsAdded(
+                f"partitions were added to {event} ({', '.join(map(str, added))}), so the events of a key may be in "
+                "two partitions without a common order, and its states are read no further. Declare a new event type, "
+                "and let the commands use it."
+            )
+        if fold and (fold.code, fold.topic_id) == (code, topic_id):
             return Reading(topic_id, fold.generation, dict(fold.offsets))
         if not _begin(connection, event, code, topic_id, first):
             return None

@@ -5,6 +5,7 @@ coordinates of the accepted events among them, and advances the positions. If tw
 """
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -42,6 +43,8 @@ from truelog.storage.database import Connection, connect
 from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.faults import reach
 from truelog.support.settings import KafkaUser, Settings
+
+log = logging.getLogger(__name__)
 
 _PORTION = 1_000  # records
 _POLL_SECONDS = 0.5
@@ -86,6 +89,7 @@ class FoldReader:
 
         Raises:
             NotSetUp: the event type has no states.
+            PartitionsAdded: the topic has more partitions than its positions, so the events of a key have no order.
             ServiceDown: Kafka did not answer.
             Stale: the states were withdrawn, or another reader is running.
             MeaningChanged: the event type has a version that this reader does not know.
@@ -187,14 +191,21 @@ def fold_portion(connection: Connection, event_type: EventType, fold: Fold, read
         states.lock_keys(connection, by_key)
         lock_positions(connection, portion.event, reading)
         reach("fold.locked")
-        is_awaited = answers.store_coordinates(connection, portion.event, _coordinates(found, portion.records))
+        awaited = answers.store_coordinates(connection, portion.event, _coordinates(found, portion.records))
         before = states.read_logged(connection, by_key)
         after = {name: states.folded(fold, before[name], [e.payload for e in each]) for name, each in by_key.items()}
         states.write_logged(connection, after)
         advance(connection, portion.event, portion.ends)
         reach("fold.written")
     reading.offsets.update(portion.ends)
-    return is_awaited
+    if lost := sorted(awaited - {each.event_id for each in found if each is not None}):
+        log.warning(
+            "accepted events of %s are not valid in the log, so no reader counts them: %s. Is PostgreSQL's clock far "
+            "ahead of Kafka's, or does a newer version of the event type refuse them?",
+            portion.event,
+            ", ".join(lost),
+        )
+    return bool(awaited)
 
 
 def _coordinates(found: Sequence[LoggedEvent | None], records: Sequence[LogRecord]) -> Iterator[answers.Coordinates]:

@@ -52,6 +52,7 @@ def load_event(path: Path) -> EventType:
 def _event_type(path: Path, module: ModuleType) -> EventType:
     topic, quality = getattr(module, "TOPIC", None), getattr(module, "QUALITY", DEFAULTS)
     columns, rules = tuple(getattr(module, "DERIVED", ())), tuple(getattr(module, "REQUIRED", ()))
+    limit = getattr(module, "FUTURE_LIMIT", event.FUTURE_LIMIT)
     models = [each for each in vars(module).values() if _is_event(each, module)]
     if not isinstance(topic, Topic) or len(models) != 1:
         raise BadDeclaration(f"{path}: declare `TOPIC = Topic(…)` and exactly one class deriving from Event.")
@@ -59,7 +60,9 @@ def _event_type(path: Path, module: ModuleType) -> EventType:
         _require_own_names(models[0])
         if topic.source is not None:
             return change.captured(path.stem, models[0], topic, quality, columns)
-        return EventType(path.stem, models[0], topic, quality, columns, rules)
+        if limit != event.FUTURE_LIMIT and not topic.internal:
+            raise BadDeclaration("FUTURE_LIMIT is only for an internal topic, because producers' clocks may be wrong.")
+        return EventType(path.stem, models[0], topic, quality, columns, rules, limit)
     except BadDeclaration as bad:
         raise BadDeclaration(f"{path}: {bad}") from None
 

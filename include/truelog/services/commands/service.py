@@ -76,7 +76,7 @@ def _publish(settings: Settings, commands: Catalogue, readers: Mapping[str, Fold
                     published = relay.publish()
                 except Resync as restored:
                     log.warning("the command log begins again: %s", restored)
-                    _begin_again(settings, connection, commands, relay.place)
+                    _begin_again(settings, connection, commands, feed.begun, relay.place)
                     continue
                 if published:
                     for each in feed.given & readers.keys():  # a file of commands may be gone
@@ -86,17 +86,20 @@ def _publish(settings: Settings, commands: Catalogue, readers: Mapping[str, Fold
                     pass
 
 
-def _begin_again(settings: Settings, connection: Connection, commands: Catalogue, place: Place | None) -> None:
+def _begin_again(
+    settings: Settings, connection: Connection, commands: Catalogue, begun: str, place: Place | None
+) -> None:
     """Give new numbers to accepted events, once the log of their types has been read to its end.
 
     Raises:
+        Fenced: another service has done so since the beginning `begun`.
         ServiceDown: it is not read within some seconds.
     """
     confirmation = Confirmation(settings, commands)
 
     def begin() -> None:
         confirmation.look()
-        begin_again(connection, place, confirmation.missing)
+        begin_again(connection, begun, place, confirmation.missing)
 
     until(begin, _CONFIRM_SECONDS, "the numbers of accepted events")
 

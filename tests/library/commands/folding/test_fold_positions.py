@@ -18,7 +18,7 @@ from truelog.control import log_cuts
 from truelog.control.command_states import withdraw
 from truelog.log.leader_epochs import Cut
 from truelog.storage.database import Connection, connect, read_value
-from truelog.support.errors import ServiceDown, Stale
+from truelog.support.errors import PartitionsAdded, ServiceDown, Stale
 from truelog.support.settings import Settings
 
 CART, DELETE_PORTION = "cart_event", fold_positions._delete_portion
@@ -142,3 +142,13 @@ def test_withdrawn_states_have_no_code_so_a_reader_of_an_earlier_release_deletes
     made = make_fold(shop.connection, CART, COMMANDS.codes[CART], shop.readings[CART].topic_id, {PARTITION: 0})
     assert (made.offsets, read_value(shop.connection, query, (CART,))) == ({PARTITION: 0}, COMMANDS.codes[CART])
     require_deleted(shop, [cart])
+
+
+@pytest.mark.parametrize("code", [COMMANDS.codes[CART], "changed"])
+def test_a_fold_does_not_go_on_when_its_topic_has_more_partitions(shop: Shop, code: str) -> None:
+    """Later events of a key may be in another partition than the earlier ones, and be read before them."""
+    before = shop.readings[CART]
+    with pytest.raises(PartitionsAdded, match=r"partitions were added to cart_event \(1\)"):
+        make_fold(shop.connection, CART, code, before.topic_id, {PARTITION: 0, 1: 0})
+    again = make_fold(shop.connection, CART, COMMANDS.codes[CART], before.topic_id, {PARTITION: 0})
+    assert (again.generation, again.offsets) == (before.generation, {PARTITION: 0})

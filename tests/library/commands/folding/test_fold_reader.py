@@ -1,19 +1,22 @@
 """The reader of a fold: a second reader, the reader of another fold, and copies of accepted events."""
 
 import json
+import logging
 import threading
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Self
 
 import pytest
 
 from tests.deadline import deadline, until
+from tests.library.commands import decisions
 from tests.library.commands.decisions import REGISTER, Shop, claim, request, statuses_of
-from truelog.commands import catalogue, history
+from truelog.commands import catalogue, command_log, history
 from truelog.commands.claims import CLAIM
 from truelog.commands.decision import ACCEPTED, REFUSED
 from truelog.commands.folding import fold_reader
@@ -152,3 +155,47 @@ def test_a_record_that_is_no_valid_event_changes_no_state(shop: Shop) -> None:
     shop.topics[CLAIM] += [b"\xff", rb'{"event_id": "\ud800"}', rb'{"event_id": "\u0000"}', b'{"event_id": 5}', b"[]"]
     shop.read()
     assert statuses_of(shop.decide(claim("ann", name))) == [ACCEPTED]
+
+
+def clock(minutes: int) -> type[datetime]:
+    """A clock that is so many minutes ahead."""
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + timedelta(minutes=minutes)
+
+    return Shifted
+
+
+WRONG_CLOCKS = {"the collector's clock is ahead": (command_log, 10), "Kafka's clock is behind": (decisions, -10)}
+
+
+@pytest.mark.parametrize(("module", "minutes"), WRONG_CLOCKS.values(), ids=WRONG_CLOCKS)
+def test_a_name_is_given_once_whatever_a_clock_says(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, module: ModuleType, minutes: int
+) -> None:
+    name = new_name()
+    monkeypatch.setattr(module, "datetime", clock(minutes))
+    shop.decide(claim("ann", name))
+    shop.publish()
+    shop.read()
+    assert statuses_of(shop.decide(claim("bob", name))) == [REFUSED]
+
+
+@pytest.mark.parametrize(("module", "minutes"), WRONG_CLOCKS.values(), ids=WRONG_CLOCKS)
+def test_an_accepted_event_counts_in_the_log_or_its_loss_is_logged(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, module: ModuleType, minutes: int
+) -> None:
+    """The times of an event come from PostgreSQL. An event that Kafka gets five minutes earlier is not valid."""
+    monkeypatch.setattr(module, "datetime", clock(minutes))
+    fields: dict[str, Any] = {"cart_id": new_name(), "visitor_id": "v", "product": "lamp", "quantity": 1}
+    [accepted] = shop.decide(request("add_to_cart", **fields))
+    shop.publish()
+    with caplog.at_level(logging.WARNING):
+        shop.read()
+    [event] = accepted.answer["events"]
+    counts = module is command_log
+    assert (event["event_id"] in caplog.text) != counts
+    [again] = shop.decide(request("add_to_cart", **fields))
+    assert again.answer["version"] == 1 + counts
