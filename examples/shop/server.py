@@ -35,7 +35,7 @@ PUBLISHED = {"cart", "home_timeline"}  # the views whose files say `publish=True
 FILES = {"shop.js": "text/javascript", "shop.css": "text/css", "products.json": "application/json"}
 COLLECTOR, API = os.environ["SHOP_COLLECTOR"], os.environ["SHOP_API"]
 WRITES, PAGES = os.environ["SHOP_WRITES"], os.environ["SHOP_PAGES"]
-TRACKER = f"{COLLECTOR}/truelog.3.js"
+TRACKER = f"{COLLECTOR}/truelog.4.js"
 # The visitor's browser runs only these scripts, and talks only to these services.
 POLICY = f"default-src 'self'; img-src data:; script-src 'self' {COLLECTOR}; connect-src 'self' {COLLECTOR} {API}"
 

@@ -153,6 +153,47 @@ def test_two_tabs_without_locks_that_were_offline_send_each_event_once(site: Sit
     assert Counter(likes(site, "tabs")) == Counter({f"tabs-{tab}-{n}": 1 for tab in range(4) for n in range(5)})
 
 
+def test_a_tab_whose_key_is_revoked_leaves_the_events_of_other_pages(
+    site: Site, context: BrowserContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector refuses its own events, which are given up."""
+    with monkeypatch.context() as before:
+        before.setattr(site, "key", "revoked.0")
+        revoked = opened(context, "/revoked")
+    sent(revoked)
+    page = opened(context, "/valid")
+    sent(page)
+    page.route("**/browser?*", lambda route: route.abort())
+    like(page, "valid", 5)
+    stored(page, 5)
+    like(revoked, "revoked")
+    stored(revoked, 5)
+    page.unroute("**/browser?*")
+    page.evaluate("dispatchEvent(new Event('online'))")
+    sent(page)
+    assert Counter(likes(site, "valid")) == Counter({f"valid-{n}": 1 for n in range(5)})
+    assert likes(site, "revoked") == []
+
+
+def test_events_that_the_script_before_has_kept_are_sent(site: Site, context: BrowserContext) -> None:
+    """Their names have no key."""
+    page = opened(context, "/kept")
+    sent(page)
+    context.set_offline(True)
+    like(page, "kept", 2)
+    page.evaluate(
+        """() => {
+          for (const name of Object.keys(localStorage).filter((each) => each.startsWith("truelog:event:"))) {
+            localStorage[name.split("http")[0]] = localStorage[name];
+            delete localStorage[name];
+          }
+        }"""
+    )
+    context.set_offline(False)
+    sent(page)
+    assert Counter(likes(site, "kept")) == Counter({"kept-0": 1, "kept-1": 1})
+
+
 def test_a_tab_without_locks_waits_for_the_lease_of_another_one(site: Site, context: BrowserContext) -> None:
     """The lease of a tab that was closed ends. One that lasts longer than any lease is not real."""
     context.add_init_script(NO_LOCKS)

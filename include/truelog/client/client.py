@@ -57,6 +57,7 @@ class Client:
 
         Raises:
             Refused: the API refused the request; `Behind` if the view has not reached `at_least` in time.
+            NoToken: `at_least` is None, as the token of a receipt may be.
             Unavailable: the API did not answer in time.
         """
         return exchange.page(self._ask(exchange.reading(self._at, view, relation, asked)))

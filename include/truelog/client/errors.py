@@ -2,6 +2,7 @@
 
 ClientError
 ├── Unavailable      the service did not answer, or was too busy, until the time limit
+├── NoToken          a read should wait for events, but their receipt has no position token
 ├── Refused          the service refused the request; sending it again unchanged is useless
 │   ├── NotPermitted the key or the token is not valid, or does not permit the request
 │   ├── NotFound     there is no such view or relation
@@ -24,6 +25,10 @@ class ClientError(Exception):
 
 class Unavailable(ClientError):
     """The service did not answer in time. What was sent may be in the log; a retry has the same event ids."""
+
+
+class NoToken(ClientError):
+    """A read should wait for events, but their receipt has no position token. Without `at_least`, it does not wait."""
 
 
 class Refused(ClientError):

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import httpx
 
-from truelog.client.errors import EventsRefused, Unavailable, refusal
+from truelog.client.errors import EventsRefused, NoToken, Unavailable, refusal
 from truelog.client.page import Page
 from truelog.client.receipt import Receipt
 
@@ -128,7 +128,14 @@ def sending(at: Addresses, events: Sequence[Event], traceparent: str = "") -> As
 
 
 def reading(at: Addresses, view: str, relation: str, asked: Mapping[str, Any], what: str = "rows") -> Ask:
-    """The request that reads rows, or follows them. Parameters without a value are left out."""
+    """The request that reads rows, or follows them. Parameters without a value are left out.
+
+    Raises:
+        NoToken: `at_least` has no value, so the rows might lack the events that the caller waits for.
+    """
+    if "at_least" in asked and asked["at_least"] is None:
+        reason = "the collector gave no position token, as for events in a new topic or in very many partitions"
+        raise NoToken(f"at_least: {reason}; leave at_least out to read rows that may lack the events")
     path = f"relations/{quote(relation, safe='')}" if relation else what
     params: list[tuple[str, str]] = []
     for name, value in asked.items():

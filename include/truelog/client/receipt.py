@@ -29,7 +29,7 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class Receipt:
-    """Where the events are, and the token with which a read waits for the good ones."""
+    """Where the events are, and the token with which a read waits for the good ones. Rarely, there is no token."""
 
     good: tuple[Stored, ...]
     bad: tuple[DeadLetter, ...]

@@ -15,7 +15,7 @@ from typing import Any
 
 from truelog.support.errors import BadInput, TopicRecreated
 
-_LONGEST_TOKEN = 8_192  # characters
+LONGEST_TOKEN = 12_288  # characters; a question of the API may have 16,384 in all
 
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -130,7 +130,10 @@ class Positions:
         return Positions.from_json(json.dumps(offsets), ids)
 
     def as_token(self) -> str:
-        """The same text in characters that a URL may have. For clients, it is opaque."""
+        """The same text in characters that a URL may have. For clients, it is opaque.
+
+        `from_token` reads up to `LONGEST_TOKEN` characters.
+        """
         return base64.urlsafe_b64encode(self.with_ids().encode()).decode().rstrip("=")
 
     @staticmethod
@@ -141,7 +144,7 @@ class Positions:
             BadInput: it is not a token of `as_token`.
         """
         try:
-            if len(token) > _LONGEST_TOKEN:
+            if len(token) > LONGEST_TOKEN:
                 raise ValueError("too long")
             text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
             found = Positions.from_text(text.decode())

@@ -19,9 +19,9 @@ from truelog.history import past_question
 from truelog.history.past_question import ANSWERED, WRONG, PastAnswer, PastPage, PastQuestion
 from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rows.catalogue import KnownView
+from truelog.services.api.rows.connections import RECONNECT_SECONDS
 from truelog.services.api.rows.cursor import Cursor
 from truelog.services.api.rows.parameters import RowParameters
-from truelog.services.api.rows.reads import RECONNECT_SECONDS
 from truelog.services.api.rows.statement import RowQuestion
 from truelog.support import timestamps
 from truelog.support.errors import BadInput, RequestRefused

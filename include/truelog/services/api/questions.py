@@ -28,6 +28,7 @@ from truelog.services.api.problem import Kind, Problem
 from truelog.services.api.rate_limits import At, RateLimits
 from truelog.services.api.rows import answer
 from truelog.services.api.rows.catalogue import KnownView
+from truelog.services.api.rows.connections import Connections
 from truelog.services.api.rows.cursor import Cursor, basis_of, digest
 from truelog.services.api.rows.parameters import RowParameters, Rows, question
 from truelog.services.api.rows.reads import Found, Reads, Replaced, Statement, require_not_held
@@ -61,18 +62,19 @@ class TokenRequest(BaseModel):
 
 
 class Questions:
-    """Answers the routes. All of them share the connections."""
+    """Answers the routes. Their senders share the connections."""
 
     def __init__(self, settings: Settings, signer: TokenSigner) -> None:
         self._settings = settings
         self._signer = signer
-        self._reads = Reads(settings)
+        self._connections = Connections(settings)
+        self._reads = Reads(self._connections, settings.api_answer_bytes)
         self._past = Past(settings)
-        self._rate_limits = RateLimits(settings, self._reads)
+        self._rate_limits = RateLimits(self._connections.short, self._reads)
         of_key = max(1, settings.api_subscribers * 3 // 4)
         self._room = Shares(settings.api_subscribers, of_key, settings.api_token_subscribers)
         self.subscriptions = Subscriptions(
-            self._reads.pool,
+            self._connections,
             settings.api_subscriber_rows,
             settings.api_subscriber_bytes,
             open_spans(settings, SERVICE.name),
@@ -81,21 +83,19 @@ class Questions:
     @asynccontextmanager
     async def work(self) -> AsyncIterator[None]:
         """Keep the connections during the block."""
-        await self._reads.open()
-        await self._rate_limits.open()
+        await self._connections.open()
         self._past.open()
         try:
             yield
         finally:
             await self.subscriptions.close()
             self._past.close()
-            await self._rate_limits.close()
             await self._reads.close()
+            await self._connections.close()
 
     async def reconnect(self) -> None:
         """Replace the connections that PostgreSQL has ended."""
-        await self._reads.repair()
-        await self._rate_limits.repair()
+        await self._connections.repair()
 
     async def health(self) -> Response:
         """Whether PostgreSQL answers."""
@@ -139,10 +139,11 @@ class Questions:
 
     async def _search(self, request: Request, view: str, asked: SearchParameters) -> Response:
         known = await self._known(request, view)
-        found = await self._reads.read(known, searches.statement(known, asked, _slot(request, view)))
+        statement = searches.statement(known, asked, _slot(request, view))
+        found = await self._reads.read(known, statement, _asker(request))
         head = answer.head(found.source, await self._reads.freshness(found.source))
-        more = {"more": len(found.rows) > asked.limit, "next": None}
-        return _answered(answer.body(head, found.rows[: asked.limit], more))
+        rows, is_more = found.page(asked.limit, goes_on=False)
+        return _answered(answer.body(head, rows, {"more": is_more, "next": None}))
 
     async def rate_limit(self, address: _Address, asked: At) -> Response:
         """Whether an address may make another request."""
@@ -177,7 +178,7 @@ class Questions:
             claims.enter_context(self._room.admit(_asker(request)))
             prepared = await self.subscriptions.outbox.prepare(wanted, known.version, slot)
             after = request.headers.get("last-event-id") or asked.last_event_id or None  # a header is newer
-            subscriber = await self.subscriptions.subscribe(view, prepared, after)
+            subscriber = await self.subscriptions.subscribe(view, prepared, after, _asker(request))
             claims.callback(self.subscriptions.unsubscribe, view, subscriber)
             place = partial(self.subscriptions.place, view, subscriber)
             return ChangeStream(subscriber, place, request.state.is_permitted, claims.pop_all())
@@ -210,7 +211,7 @@ class Questions:
         """The rows as of an earlier time, once a job has rebuilt them."""
         most = max(self._settings.api_past_rows, self._settings.api_rows)
         wanted = question_of(known, whole, asked, most)
-        await require_not_held(self._reads.pool, known.view, known.version)  # answers are stored
+        await require_not_held(self._connections.short, known.view, known.version)  # answers are stored
         if asked.cursor:
             found, page = await self._past.follow(wanted, Cursor.parse(asked.cursor, of), whole.limit)
         else:
@@ -232,12 +233,12 @@ class Questions:
             if asked.version != served.version:
                 reason = f"at_least: only the version that readers see can wait for events, which is {served.version}"
                 raise RequestRefused(422, reason)
-        found = await self._reads.read(known, statement)
+        found = await self._reads.read(known, statement, _asker(request))
         if wanted is None:
             return found
         seconds = min(asked.wait, self._settings.api_wait_seconds)
         if await self._reads.wait(found.source, wanted, seconds, began):
-            found = await self._reads.read(known, statement)
+            found = await self._reads.read(known, statement, _asker(request))
         return found
 
     async def _known(self, request: Request, view: str, version: int | None = None) -> KnownView:
@@ -256,10 +257,10 @@ class Questions:
             raise Problem(409, reason, Kind.OTHER_VERSION, version=served) from None
 
     async def _page(self, request: Request, found: Found, whole: RowQuestion, of: str) -> Response:
-        rows, is_more = found.rows[: whole.limit], len(found.rows) > whole.limit
+        rows, is_more = found.page(whole.limit, goes_on=bool(whole.relation.key))
         following = None
         if is_more and whole.relation.key:
-            following = Cursor(of, basis_of(whole), found.source.state, place(found.places[whole.limit - 1])).as_text()
+            following = Cursor(of, basis_of(whole), found.source.state, place(found.places[len(rows) - 1])).as_text()
         fresh = await self._reads.freshness(found.source, pinned=whole.version is not None)
         head = answer.head(found.source, fresh)
         return _page_of(request, head, rows, {"more": is_more, "next": following})

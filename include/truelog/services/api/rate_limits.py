@@ -20,10 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from truelog.limits import rate, rate_answer
 from truelog.services.api.rows.answer import Source, head
-from truelog.services.api.rows.reads import Reads, pool_of
+from truelog.services.api.rows.reads import Reads
 from truelog.support import timestamps
 from truelog.support.errors import BadInput, RequestRefused
-from truelog.support.settings import Settings
 
 # One statement, so that decisions and what they were made of are of one snapshot. What they were made of is the same
 # for all its questions.
@@ -127,22 +126,11 @@ class _Statements:
 
 
 class RateLimits:
-    """Asks with a few connections of its own, because a web server must not wait for long reads of rows."""
+    """Asks over the connections for short questions, because a web server must not wait for long reads of rows."""
 
-    def __init__(self, settings: Settings, reads: Reads) -> None:
+    def __init__(self, pool: AsyncConnectionPool, reads: Reads) -> None:
         self._reads = reads
-        self._pool = pool_of(settings, _MOST_CONNECTIONS)
-        self._statements = _Statements(self._pool)
-
-    async def open(self) -> None:
-        await self._pool.open()
-
-    async def close(self) -> None:
-        await self._pool.close()
-
-    async def repair(self) -> None:
-        """Replace the connections that PostgreSQL has ended."""
-        await self._pool.check()
+        self._statements = _Statements(pool)
 
     async def decide(self, address: str, asked: RateParameters) -> dict[str, Any]:
         """The decision, and what the rows of the two views were made of from which it follows.

@@ -20,6 +20,7 @@ _ALGORITHM = "HS256"
 _ISSUER = "truelog"
 _CLAIMS = ["iss", "aud", "sub", "exp", "iat", "jti", "rel", "scope"]
 _LONGEST = 8_192  # characters
+_AHEAD_SECONDS = 5  # that the clock of the process that made a token may be ahead of this one's
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,11 @@ class TokenSigner:
                 self._secret,
                 [_ALGORITHM],
                 issuer=_ISSUER,
+                leeway=_AHEAD_SECONDS,  # also for the end, which follows
                 options={"require": _CLAIMS, "verify_aud": False},
             )
+            if int(claims["exp"]) <= time.time():
+                raise jwt.ExpiredSignatureError
         except jwt.ExpiredSignatureError:
             raise _invalid("it has expired; ask your back end for another") from None
         except jwt.InvalidTokenError:

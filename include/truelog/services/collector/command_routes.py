@@ -46,11 +46,14 @@ _TYPES_SECONDS = 2.0  # interval at which the event types are loaded again
 _LONGEST_SECONDS = 10.0  # that a command waits for its decision to begin
 _LOOK_SECONDS = 0.5  # between two looks at whether the sender still waits
 
+# Reads the body of a request within all limits, and parses it.
+_ReadJson = Callable[[Request, Callable[[bytes], CommandRequest]], Awaitable[CommandRequest]]
+
 
 class CommandRoutes:
     """The state that all requests share."""
 
-    def __init__(self, settings: Settings, read_json: Callable[[Request], Awaitable[bytes]]) -> None:
+    def __init__(self, settings: Settings, read_json: _ReadJson) -> None:
         self._settings = settings
         self._read_json = read_json
         self._catalogue = catalogue.load()
@@ -90,9 +93,8 @@ class CommandRoutes:
             raise RequestRefused(404, f"there is no command {name}; the commands are {known}")
         request.state.key.require(self._catalogue.commands[name].role)
         sender = Sender(request.state.key.name, request.headers.get("idempotency-key"))
-        body = await self._read_json(request)
         try:
-            command = parse(self._catalogue, name, body, sender)
+            command = await self._read_json(request, partial(parse, self._catalogue, name, sender=sender))
         except InvalidCommandError as invalid:
             return JSONResponse({"field": invalid.field, "reason": str(invalid)}, 422)
         try:

@@ -6,7 +6,7 @@ from truelog.support.settings import KafkaUser
 
 EVENTS = Route("POST", "/events", Role.PRODUCER)
 BROWSER = Route("POST", "/browser", Role.BROWSER)  # events of pages, which `TRACKER` sends
-TRACKER = Route("GET", "/truelog.3.js")
+TRACKER = Route("GET", "/truelog.4.js")
 COMMANDS = Route("POST", "/commands/{name}", Role.PRODUCER)
 RECEIPTS = Route("GET", "/commands/receipts/{receipt}", Role.PRODUCER)
 OPENAPI = Route("GET", "/openapi.json", Role.PRODUCER)

@@ -28,7 +28,7 @@ header `traceparent` of the request becomes a header of each record, or that of 
 | 503 | Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
 
 `POST /browser?key=KEY` takes an array of events from a page. The key is that of a browser (docs/tracker.md).
-`GET /truelog.3.js` is the tracker, which sends them. It needs no key.
+`GET /truelog.4.js` is the tracker, which sends them. It needs no key.
 `POST /commands/NAME` decides a command (`command_routes`).
 `GET /openapi.json` returns this as an OpenAPI document, with a schema for each event type (`docs/events.md`).
 `GET /health` needs no key. It returns 200 while the collector can accept events, and 503 otherwise.
@@ -207,6 +207,7 @@ class Collector:
             headers = trace.record_headers(request.headers.get(trace.NAME, ""))
             with collecting(self._spans, records, headers, began) as traced:
                 offsets = traced.offsets = await self._append(traced.records, sender, traced.headers)
+            await self._tokens.learn(records, self._classifier.types.values())
             return await run(partial(_response, records, offsets, self._tokens.token(records, offsets)))
 
     async def _append(
@@ -222,15 +223,17 @@ class Collector:
             return JSONResponse({"good": [], "bad": [], "declined": "the browser asks not to be tracked"})
         return await self.post(request)
 
-    async def read_json(self, request: Request) -> bytes:
-        """The body of a request with one JSON document, within all limits."""
+    async def read_json(self, request: Request, parse: Callable[[bytes], _Result]) -> _Result:
+        """What `parse` makes of the body of a request with one JSON document, within all limits."""
         if self._limiter is not None:
             self._limiter.require_allowed(request.client and request.client.host)
         if _media_type(request) != _JSON:
             raise RequestRefused(415, f"Content-Type: send {_JSON}")
         _require_utf8(request)
         with self._capacity.admit(request.state.key.name) as claim:
-            return await self._body(request, claim)
+            body = await self._body(request, claim)
+            run = _run_here if len(body) <= _INLINE_BYTES else self._run_in_thread
+            return await run(partial(parse, body))
 
     def _classify(self, body: bytes, split: _Splitter, receipt: Receipt, page: Page | None) -> list[ClassifiedRecord]:
         events = list(split(body, self.settings.collector_body_events))

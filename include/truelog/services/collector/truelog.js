@@ -1,4 +1,4 @@
-// Sends page views and other events of a page to a collector of Truelog. docs/tracker.md describes it.
+// Sends events of a page to a collector of Truelog: docs/tracker.md.
 try {
   (() => {
     const { src, dataset } = document.currentScript;
@@ -39,8 +39,11 @@ try {
       disk?.removeItem(name);
     }
 
-    const waiting = () =>
-      [...memory.keys(), ...Object.keys(disk || {})].filter((name) => name.startsWith(event)).sort();
+    // Events of script 3 have no key.
+    const waiting = (end = address) =>
+      [...memory.keys(), ...Object.keys(disk || {})].filter((name) =>
+        name.startsWith(event) && (name.endsWith(end) || !name.includes("?"))
+      ).sort();
 
     // If the visitor opts out, all is deleted.
     function refused() {
@@ -72,7 +75,7 @@ try {
       const text = JSON.stringify([page, now, offset(), made]);
       if (size(text) > 16e3) return void dropped++;
       dropped = 0;
-      write(event + now.toString(36) + String(sequence++).padStart(6, 0) + page, text);
+      write(event + now.toString(36) + String(sequence++).padStart(6, 0) + page + address, text);
       bound();
       if (!pause) later(0);
       return made.event_id;
@@ -80,7 +83,7 @@ try {
 
     function bound() {
       let left = 256e3, room = 500;
-      for (const name of waiting().reverse()) {
+      for (const name of waiting("").reverse()) {
         const text = read(name) || "";
         left -= text.length;
         if (room-- > 0 && left >= 0) continue;
@@ -90,7 +93,7 @@ try {
       }
     }
 
-    // The event as it is sent now. If the clock was put back since it happened, its time is put back too.
+    // The event as it is sent. If the clock was put back since, so is its time.
     function stamped(name) {
       try {
         const [from, at, was, made] = JSON.parse(read(name)), now = Date.now();
@@ -182,7 +185,7 @@ try {
       busy = 0;
     }
 
-    // The answer is never known, so the events stay, and the next page sends them again.
+    // The answer is never known, so the next page sends the events again.
     function beacon(names) {
       const texts = names.map(stamped).filter(Boolean), half = names.length >> 1;
       return navigator.sendBeacon(address, `[${texts}]`) ||
@@ -190,7 +193,7 @@ try {
     }
 
     const leave = quiet(() => {
-      const names = waiting().filter((name) => name.endsWith(page));
+      const names = waiting(page + address);
       if (names.length && navigator.onLine && !refused()) beacon(names);
     });
 
@@ -238,5 +241,5 @@ try {
     })();
   })();
 } catch {
-  // The page goes on without the tracker.
+  // The page goes on.
 }

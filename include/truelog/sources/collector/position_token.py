@@ -5,13 +5,14 @@ its dead letters, and the API then says that no view counts them. A topic is nam
 positions mean other records in a topic that was created again.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from truelog.erasure.dead_letter import DEAD_LETTER
 from truelog.log import topics
 from truelog.log.admin_client import describe_existing
-from truelog.log.positions import Positions
+from truelog.log.positions import LONGEST_TOKEN, Positions
 from truelog.schema.event import EventType
 from truelog.sources.collector.classifier import ClassifiedRecord
 from truelog.support.errors import ServiceDown
@@ -24,11 +25,12 @@ log = logging.getLogger(__name__)
 
 
 class TokenMaker:
-    """Knows the ids of the topics that the collector writes to. They are read every few seconds."""
+    """Knows the ids of the topics that the collector writes to. They are read every few seconds, and for new topics."""
 
     def __init__(self, settings: Settings) -> None:
         self._broker = topics.client(settings, KafkaUser.COLLECTOR)
         self._ids: Mapping[str, str] = {}
+        self._learning: asyncio.Task[None] | None = None
 
     def reload(self, types: Iterable[EventType]) -> None:
         """Read the ids again. If Kafka is down, the known ids stay."""
@@ -40,8 +42,19 @@ class TokenMaker:
             return
         self._ids = {name: str(each.topic_id) for name, each in found.items()}
 
+    async def learn(self, records: Sequence[ClassifiedRecord], types: Iterable[EventType]) -> None:
+        """Read the ids again if the topic of a record is new. All requests that wait share the reading."""
+        if all(each.topic in self._ids for each in records):
+            return
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(asyncio.to_thread(self.reload, types))
+        await asyncio.shield(self._learning)
+
     def token(self, records: Sequence[ClassifiedRecord], places: Sequence[tuple[int, int]]) -> str | None:
-        """The token of a request; None if it has no records, or if the id of a new topic is not known yet."""
+        """The token of a request.
+
+        None if it has no records, if the id of a topic is not known, or if the token would be too long to be read.
+        """
         stored = list(zip(records, places, strict=True))
         counted = [each for each in stored if each[0].defect is None] or stored
         offsets: dict[str, dict[int, int]] = {}
@@ -50,4 +63,5 @@ class TokenMaker:
             by_partition[partition] = max(by_partition.get(partition, 0), offset + 1)
         if not offsets or not offsets.keys() <= self._ids.keys():
             return None
-        return Positions(offsets, {topic: self._ids[topic] for topic in offsets}).as_token()
+        made = Positions(offsets, {topic: self._ids[topic] for topic in offsets}).as_token()
+        return made if len(made) <= LONGEST_TOKEN else None

@@ -82,7 +82,7 @@ class ServiceSettings(BaseSettings):
     # The database user of the API has `api_password`. These are the API's other settings.
     api_token_secret: SecretStr = SecretStr("")  # signs the scoped tokens
     api_origins: Annotated[str, AfterValidator(_origins)] = ""  # of pages that may call the API, separated by commas
-    api_connections: PositiveInt = Field(default=8, le=40)  # to PostgreSQL, of one process
+    api_connections: PositiveInt = Field(default=8, le=40)  # for rows, of one process; a key may hold half of them
     api_requests: PositiveInt = 256  # in progress at once; a key may hold half of them
     api_token_requests: PositiveInt = 16  # in progress at once with one scoped token
     api_subscribers: PositiveInt = 2_000  # of changes, at once; a key may hold three quarters of them
@@ -90,6 +90,7 @@ class ServiceSettings(BaseSettings):
     api_subscriber_rows: PositiveInt = Field(default=10_000, le=100_000)  # with which a subscriber may begin
     api_subscriber_bytes: PositiveInt = 16 * 2**20  # of these rows, or of the changes with which it goes on
     api_rows: PositiveInt = Field(default=1_000, le=10_000)  # in an answer
+    api_answer_bytes: PositiveInt = 8 * 2**20  # of the rows in an answer; a single row may have more
     api_statement_seconds: PositiveFloat = 2.0  # time limit of a statement
     api_wait_seconds: NonNegativeFloat = 10.0  # the longest wait for a position token
     api_token_seconds: PositiveInt = Field(default=900, le=900)  # the longest life of a scoped token

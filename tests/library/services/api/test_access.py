@@ -131,6 +131,13 @@ def test_other_tokens_are_refused(api: Asking, postgresql: Settings, wrong: str)
     assert postgresql.api_token_secret.get_secret_value() not in refused.text
 
 
+def test_a_token_of_a_process_whose_clock_is_ahead_is_valid(api: Asking, postgresql: Settings) -> None:
+    """Its lifetime is not longer."""
+    now = int(time.time())
+    assert api.get(ROWS, forged(postgresql, iat=now + 3)).status_code == 200
+    assert api.get(ROWS, forged(postgresql, exp=now - 1)).status_code == 401
+
+
 def test_a_token_ends_with_the_key_that_made_it(postgresql: Settings, deployed: Connection) -> None:
     key = add_key(deployed, "shop", Role.READER, "a test")
     with asking(postgresql) as api:

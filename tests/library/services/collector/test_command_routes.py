@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -93,8 +93,8 @@ def test_a_command_whose_sender_is_gone_is_not_decided(monkeypatch: pytest.Monke
 def test_the_known_event_types_stay_while_none_is_registered(postgresql: Settings) -> None:
     """A database in the middle of a restore has an empty registry. The thread that loads the types must not end."""
 
-    async def unread(_: Request) -> bytes:
-        return b""
+    async def unread(_: Request, parse: Callable[[bytes], CommandRequest]) -> CommandRequest:
+        return parse(b"")
 
     with connect(postgresql, autocommit=True) as connection:
         for each in TYPES.values():

@@ -14,6 +14,7 @@ INTEGRITIES = {
     "/truelog.1.js": "sha384-zfq8HHh5x38OFgBZQYYJbLUe7QQ5BOkE+NOC1my260OwuATr03hHG+rRg1EAKRv1",
     "/truelog.2.js": "sha384-7UH4XcIp9Wf6l69w9X8gttTmZ7a0IKWql0THg7cruo+9GlXPusG1QKjZJVsGoe6E",
     "/truelog.3.js": "sha384-Hud9kaVlQ/BXAGbwVw45sPZAUVabpt8N1ebu9+OpZzWujcNoGrLVP+wSzFAr5HoN",
+    "/truelog.4.js": "sha384-n1o0pkzeLDc4xFM8tY6zh5XtGk+I0Z5FbBbbDhvEAgfuBvwdV6i+A334MX3spSkY",
 }
 
 

@@ -1,16 +1,21 @@
 """Position tokens: which positions a token has, and which texts are refused."""
 
+import asyncio
 import base64
 import json
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truelog.log.positions import Positions
+from truelog.control.event_registry import KnownTypes
+from truelog.log.positions import LONGEST_TOKEN, Positions
+from truelog.schema.event import EventType
 from truelog.sources.collector.classifier import ClassifiedRecord, Defect
 from truelog.sources.collector.position_token import TokenMaker
 from truelog.support.errors import BadInput
+from truelog.support.settings import Settings
 
 IDS = {"page_view": "id-p", "search": "id-s", "dead_letter": "id-d"}
 PLACES = st.lists(st.tuples(st.sampled_from(sorted(IDS)), st.integers(0, 3), st.integers(0, 2**40)), max_size=8)
@@ -18,7 +23,7 @@ PLACES = st.lists(st.tuples(st.sampled_from(sorted(IDS)), st.integers(0, 3), st.
 
 def maker(ids: dict[str, str] = IDS) -> TokenMaker:
     made = TokenMaker.__new__(TokenMaker)  # without a broker
-    made._ids = ids
+    made._ids, made._learning = ids, None
     return made
 
 
@@ -45,6 +50,43 @@ def test_a_topic_whose_id_is_not_known_yet_gets_no_token() -> None:
     assert maker({"search": "id-s"}).token([record("page_view")], [(0, 1)]) is None
 
 
+def test_the_id_of_a_new_topic_is_read_for_its_first_token(platform: Settings) -> None:
+    """The ids were read before there was the topic."""
+    made, sent = TokenMaker(platform), ([record("page_view")], [(0, 1)])
+    assert made.token(*sent) is None
+    asyncio.run(made.learn(sent[0], KnownTypes(platform).load().values()))
+    assert Positions.from_token(made.token(*sent) or "").offsets == {"page_view": {0: 2}}
+
+
+def test_all_requests_that_wait_for_an_id_share_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, readings = maker(IDS), list[int]()
+
+    def reload(types: Iterable[EventType]) -> None:
+        readings.append(1)
+
+    async def requests() -> None:
+        await made.learn([record("page_view"), record("dead_letter")], ())
+        assert not readings
+        await asyncio.gather(*(made.learn([record("new")], ()) for _ in range(3)))
+
+    monkeypatch.setattr(made, "reload", reload)
+    asyncio.run(requests())
+    assert len(readings) == 1
+
+
+@pytest.mark.parametrize(("topics", "is_read"), [(6, True), (60, False)])
+def test_every_token_that_is_made_can_be_read(topics: int, is_read: bool) -> None:
+    """Six topics of 64 partitions once made a token that no question could name."""
+    names = [f"topic_{number:02}" for number in range(topics)]
+    places = [(partition, 10**9) for partition in range(64)] * topics
+    records = [record(name) for name in names for _ in range(64)]
+    token = maker(dict.fromkeys(names, "A7m3pX0kQjWq5v8tYc1bZg")).token(records, places)
+    assert (token is not None) == is_read
+    if token is not None:
+        assert len(token) > 8_192
+        assert len(Positions.from_token(token).partitions()) == 64 * topics
+
+
 def _encoded(value: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
@@ -56,7 +98,7 @@ def _encoded(value: object) -> str:
         "x",
         "%%%",
         "\u00fc",
-        "A" * 9_000,
+        "A" * 13_000,
         _encoded(5),
         _encoded([{}, {}, {}]),
         _encoded([{"a": {"0": 1}}, {}]),
@@ -88,9 +130,9 @@ def test_a_token_that_is_too_long_is_refused_before_it_is_decoded() -> None:
     def with_name(length: int, offset: int) -> str:
         return Positions({"t" * length: {0: offset}}, {"t" * length: "id"}).as_token()
 
-    sizes = {len(with_name(length, offset)): (length, offset) for length in range(3_040, 3_080) for offset in (7, 77)}
-    length, offset = sizes[8_192]
+    sizes = {len(with_name(length, offset)): (length, offset) for length in range(4_570, 4_620) for offset in (7, 77)}
+    length, offset = sizes[LONGEST_TOKEN]
     assert Positions.from_token(with_name(length, offset)).offsets == {"t" * length: {0: offset}}
-    length, offset = sizes[min(size for size in sizes if size > 8_192)]
+    length, offset = sizes[min(size for size in sizes if size > LONGEST_TOKEN)]
     with pytest.raises(BadInput, match="position token"):
         Positions.from_token(with_name(length, offset))

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from psycopg import sql
-from psycopg_pool import AsyncConnectionPool
+from psycopg import AsyncConnection, sql
 
+from truelog.services.api.access import Asker
 from truelog.services.api.changes.filter import Filter, Values
 from truelog.services.api.changes.place import Place
 from truelog.services.api.changes.step import Step, event
+from truelog.services.api.rows.connections import Connections
 from truelog.services.api.rows.waiting import Version
 
 PORTION = 20_000  # rows that are read at once
@@ -128,8 +129,8 @@ class OutboxReader:
     Every method raises the errors of psycopg.
     """
 
-    def __init__(self, pool: AsyncConnectionPool) -> None:
-        self._pool = pool
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
 
     async def heads(self, versions: Collection[Version]) -> dict[Version, Head]:
         """The heads of these versions, without versions that do not publish."""
@@ -168,8 +169,8 @@ class OutboxReader:
         columns = tuple(each for each in wanted.relation.types if not (has_status and each == _STATUS))
         return Prepared(wanted, version, tuple(bytes(values[each]) for each in wanted.columns), columns, slot)
 
-    async def rows(self, view: str, prepared: Prepared, most: int, most_bytes: int) -> Snapshot | None:
-        """The rows of a filter with their place, of one snapshot of the database.
+    async def rows(self, view: str, prepared: Prepared, asker: Asker, most: int, most_bytes: int) -> Snapshot | None:
+        """The rows of a filter with their place, of one snapshot of the database, for a sender.
 
         None if the version does not publish, or the reader gets another one. There may be one row more than `most`.
         Rows beyond `most_bytes` are counted, but not read.
@@ -181,11 +182,16 @@ class OutboxReader:
             limit=sql.Literal(most + 1),
         )
         of = {"view": view, "version": prepared.version, "slot": prepared.slot, "most": most_bytes}
-        found = await self._all(statement, of | prepared.filter.values)
+        async with self._connections.for_rows(asker) as connection:
+            found = await _all(connection, statement, of | prepared.filter.values)
         for version, layer, positions, number, identity, rows, size in found:
             return Snapshot(Place(version, number, identity), layer, positions, rows or [], size or 0)
         return None
 
     async def _all(self, statement: Any, values: Mapping[str, Any]) -> list[Any]:
-        async with self._pool.connection() as connection:
-            return await (await connection.execute(statement, values)).fetchall()
+        async with self._connections.short.connection() as connection:
+            return await _all(connection, statement, values)
+
+
+async def _all(connection: AsyncConnection, statement: Any, values: Mapping[str, Any]) -> list[Any]:
+    return await (await connection.execute(statement, values)).fetchall()

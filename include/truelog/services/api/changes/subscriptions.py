@@ -16,15 +16,17 @@ import logging
 from contextlib import suppress
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from truelog.relay.spans import Spans
+from truelog.services.api.access import Asker
 from truelog.services.api.changes.outbox import PORTION, Head, OutboxReader, Prepared
 from truelog.services.api.changes.place import Place
 from truelog.services.api.changes.push_spans import PushSpans
 from truelog.services.api.changes.subscriber import Subscriber, resync_message
 from truelog.services.api.changes.tail import Tail
 from truelog.services.api.problem import Kind, Problem
+from truelog.services.api.rows.connections import Connections
 from truelog.services.api.rows.reads import Replaced, require_not_held
 from truelog.services.api.rows.waiting import Version
 from truelog.support.errors import BadInput
@@ -42,17 +44,17 @@ log = logging.getLogger(__name__)
 class Subscriptions:
     """The subscribers of this process."""
 
-    def __init__(self, pool: AsyncConnectionPool, rows: int, most_bytes: int, spans: Spans | None = None) -> None:
-        self._pool = pool
-        self._pushed = PushSpans(spans or Spans(), pool)
+    def __init__(self, connections: Connections, rows: int, most_bytes: int, spans: Spans | None = None) -> None:
+        self._pool = connections.short
+        self._pushed = PushSpans(spans or Spans(), self._pool)
         self._rows, self._bytes = rows, most_bytes  # that a subscriber may begin with
-        self.outbox = OutboxReader(pool)
+        self.outbox = OutboxReader(connections)
         self._tails: dict[Version, Tail] = {}
         self._reading = asyncio.Lock()  # one reading at a time moves or extends the tails
         self._task: asyncio.Task[None] | None = None
 
-    async def subscribe(self, view: str, prepared: Prepared, after: str | None) -> Subscriber:
-        """A subscriber of a view, with its first messages. The caller unsubscribes it.
+    async def subscribe(self, view: str, prepared: Prepared, after: str | None, asker: Asker) -> Subscriber:
+        """A subscriber of a view for a sender, with its first messages. The caller unsubscribes it.
 
         Raises:
             Replaced: the reader gets another version than `prepared` is of.
@@ -63,7 +65,7 @@ class Subscriptions:
         tail = await self._join(view, subscriber)
         try:
             if after is None or not await self._go_on(view, tail, subscriber, Place.parse(after)):
-                await self._begin(view, tail, subscriber, is_resync=after is not None)
+                await self._begin(view, subscriber, asker, is_resync=after is not None)
         except BaseException:
             self.unsubscribe(view, subscriber)
             raise
@@ -134,10 +136,10 @@ class Subscriptions:
             self._task = asyncio.create_task(self._follow())
         return tail
 
-    async def _begin(self, view: str, tail: Tail, subscriber: Subscriber, *, is_resync: bool) -> None:
+    async def _begin(self, view: str, subscriber: Subscriber, asker: Asker, *, is_resync: bool) -> None:
         """Begin with the rows."""
         prepared = subscriber.prepared
-        found = await self.outbox.rows(view, prepared, self._rows, self._bytes)
+        found = await self.outbox.rows(view, prepared, asker, self._rows, self._bytes)
         if found is None:
             raise Replaced(view)
         if found.layer != "stream":

@@ -13,6 +13,7 @@ from truelog.services.api.rows.waiting import positions_of
 from truelog.support import timestamps
 
 HEADER = "Truelog-Answer"  # the same in a header, for answers without a body
+_LONGEST_HEADER = 2_048  # bytes; proxies such as nginx refuse headers of more than four kilobytes in all
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,16 @@ def body(of: Mapping[str, Any], rows: Sequence[str], more: Mapping[str, Any]) ->
 
 
 def header(of: Mapping[str, Any]) -> str:
-    """The head for a header, whose characters are ASCII. A reason is left out, because it may have others."""
-    return msgspec.json.encode({name: value for name, value in of.items() if name != "reason"}).decode()
+    """The head for a header, whose characters are ASCII. A reason is left out, because it may have others.
+
+    The positions of many partitions are left out too, because they would make the header too long.
+    """
+    whole = _without(of, "reason")
+    return (whole if len(whole) <= _LONGEST_HEADER else _without(of, "reason", "positions")).decode()
+
+
+def _without(of: Mapping[str, Any], *names: str) -> bytes:
+    return msgspec.json.encode({name: value for name, value in of.items() if name not in names})
 
 
 def etag(version: int, rows: Sequence[str]) -> str:

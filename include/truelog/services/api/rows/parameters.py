@@ -6,6 +6,7 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from truelog.exports.query import Condition, Operator
+from truelog.log.positions import LONGEST_TOKEN
 from truelog.services.api.rows.catalogue import Relation
 from truelog.services.api.rows.statement import Order, RowQuestion
 from truelog.services.api.scoped_token import Scope
@@ -73,8 +74,9 @@ class RowParameters(KeyParameter):
     ] = False
     version: PinnedVersion = None
     at_least: Annotated[
-        Text,
+        str,
         Field(
+            max_length=LONGEST_TOKEN,
             description="A position token of the collector: answer when the view has read these events.",
             examples=["eyJ0b3BpY3…"],
         ),

@@ -1,9 +1,9 @@
-"""Reads rows as a database role that may only read what readers see, over a few connections that are kept."""
+"""Reads rows as a database role that may only read what readers see."""
 
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +11,16 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from truelog.log.positions import Positions
+from truelog.services.api.access import Asker
 from truelog.services.api.problem import Problem
 from truelog.services.api.rows import waiting
 from truelog.services.api.rows.answer import Freshness, Source
 from truelog.services.api.rows.catalogue import Catalogue, KnownView
+from truelog.services.api.rows.connections import Connections
 from truelog.services.api.rows.waiting import PositionWatch, Reached
 from truelog.serving.reader_slot import reader_slot
-from truelog.support.settings import Settings
+from truelog.support.errors import RequestRefused
 
-_CONNECTION_SECONDS = 2.0  # the longest wait for a connection
-# Then the next request tries again. By default, a pool waits up to a minute between its own tries in a long outage.
-RECONNECT_SECONDS = 2.0
 _FRESH_SECONDS = 1.0  # for which the freshness of the views is kept; it is measured every ten seconds
 _AHEAD_SECONDS = 0.5  # before it is too old, it is read again while requests go on with what is known
 FRESHNESS = """
@@ -47,67 +46,58 @@ Statement = tuple[bytes, dict[str, str | None]]
 
 @dataclass(frozen=True)
 class Found:
-    """Rows as JSON, the place of each in the order, and what they were made of, all of one snapshot."""
+    """Rows as JSON, the place of each in the order, and what they were made of, all of one snapshot.
+
+    number: how many rows the statement found. `rows` has fewer if the others would have too many bytes.
+    """
 
     source: Source
     rows: list[str]
     places: list[str]
+    number: int
 
+    def page(self, limit: int, *, goes_on: bool) -> tuple[list[str], bool]:
+        """The rows of an answer, and whether there are more.
 
-def _arguments(settings: Settings) -> dict[str, Any]:
-    """The arguments of a connection. Each statement is a transaction of its own."""
-    given = settings.api_database()
-    limits = f"-c statement_timeout={int(settings.api_statement_seconds * 1000)}"
-    return given | {"options": f"{given['options']} {limits}", "autocommit": True, "connect_timeout": 5}
+        goes_on: a cursor can lead to the next rows.
 
-
-def pool_of(settings: Settings, size: int) -> AsyncConnectionPool:
-    """Connections for the API's routes, which the caller opens and closes."""
-    return AsyncConnectionPool(
-        kwargs=_arguments(settings),
-        min_size=1,
-        max_size=size,
-        max_waiting=settings.api_requests,
-        timeout=_CONNECTION_SECONDS,
-        reconnect_timeout=RECONNECT_SECONDS,
-        open=False,
-    )
+        Raises:
+            RequestRefused: 422, they have too many bytes, and no cursor leads to the others.
+        """
+        fitting = len(self.rows)
+        if fitting < min(self.number, limit) and not goes_on:
+            reason = f"limit: the first {fitting} rows fill an answer, and it has no cursor; ask for {fitting} at most"
+            raise RequestRefused(422, reason)
+        return self.rows[:limit], self.number > min(fitting, limit)
 
 
 class Reads:
-    """The connections, and what is known about the views."""
+    """What is known about the views, and their rows."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.pool = pool_of(settings, settings.api_connections)
-        self.catalogue = Catalogue(self.pool)
-        self._watch = PositionWatch(self.pool)
+    def __init__(self, connections: Connections, most_bytes: int) -> None:
+        """`most_bytes` limits the rows of an answer."""
+        self._connections, self._short = connections, connections.short
+        self._most_bytes = most_bytes
+        self.catalogue = Catalogue(self._short)
+        self._watch = PositionWatch(self._short)
         self._fresh: Mapping[tuple[str, int], Freshness] = {}  # of the versions that readers see, or a share of them
         self._served: Mapping[str, int] = {}
         self._fresh_until = 0.0
-        self._refreshing = asyncio.Lock()
         self._renewal: asyncio.Task[None] | None = None
-
-    async def open(self) -> None:
-        await self.pool.open()
 
     async def close(self) -> None:
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
-        await self.pool.close()
-
-    async def repair(self) -> None:
-        """Replace the connections that PostgreSQL has ended."""
-        await self.pool.check()
 
     async def require_ready(self) -> None:
         """Raise an error of psycopg unless PostgreSQL answers."""
-        async with self.pool.connection() as connection:
+        async with self._short.connection() as connection:
             await connection.execute("SELECT 1")
 
     async def sources(self, reader: str, view: str | None = None) -> list[Source]:
         """What the rows of every view, or of one view, were made of, in the versions that this reader gets."""
-        async with self.pool.connection() as connection:
+        async with self._short.connection() as connection:
             rows = await (await connection.execute(SOURCES, {"view": view})).fetchall()
         found = [(first, end, Source(*of)) for first, end, *of in rows]
         return [each for first, end, each in found if first <= reader_slot(each.view, reader) < end]
@@ -123,8 +113,8 @@ class Reads:
             raise Replaced(view)
         return found[0]
 
-    async def read(self, known: KnownView, statement: Statement) -> Found:
-        """The rows of a statement of `statement` about this version.
+    async def read(self, known: KnownView, statement: Statement, asker: Asker) -> Found:
+        """The rows of a statement of `statement` about this version, for its sender.
 
         Raises:
             Replaced: the view is being replaced, or the reader gets another version now.
@@ -132,16 +122,16 @@ class Reads:
             psycopg.Error: PostgreSQL refuses a value, needs too long, or does not answer.
         """
         text, values = statement
-        view = known.view
+        view, of = known.view, values | {"most": str(self._most_bytes)}
         with self.replaced(view):
-            async with self.pool.connection() as connection:
-                row: Any = await (await connection.execute(text, values)).fetchone()
+            async with self._connections.for_rows(asker) as connection:
+                row: Any = await (await connection.execute(text, of)).fetchone()
         if row is None:
             self.catalogue.forget(view)
-            await require_not_held(self.pool, view, known.version)
+            await require_not_held(self._short, view, known.version)
             raise Replaced(view)
-        *source, rows, places = row
-        found = Found(Source(view, *source), rows or [], places or [])
+        *source, rows, places, number = row
+        found = Found(Source(view, *source), rows or [], places or [], number)
         self.require_version(found.source, known.version)
         return found
 
@@ -172,7 +162,7 @@ class Reads:
         Raises:
             Problem: it does not reach them in time, or never will.
         """
-        async with self.pool.connection() as connection:
+        async with self._short.connection() as connection:
             row: Any = await (await connection.execute(_READS, (found.view, found.version))).fetchone()
         reads = frozenset(row[0] or ()) if row else frozenset()
         lacking = waiting.behind(found.view, Reached(reads, found.positions), wanted)
@@ -190,14 +180,11 @@ class Reads:
 
         pinned: the rows are of a version that was asked for.
         """
-        before, left = self._fresh, self._fresh_until - time.monotonic()
-        is_old = left < 0
-        if not is_old and left < _AHEAD_SECONDS and (self._renewal is None or self._renewal.done()):
-            self._renewal = asyncio.create_task(self._renew())
-        if is_old or self._known(source, pinned=pinned) is None:
-            async with self._refreshing:
-                if time.monotonic() > self._fresh_until or self._fresh is before:
-                    await self._refresh()
+        left = self._fresh_until - time.monotonic()
+        if left < 0 or self._known(source, pinned=pinned) is None:
+            await asyncio.shield(self._renewing())
+        elif left < _AHEAD_SECONDS:
+            self._renewing()
         replaced = Freshness(source.version, source.layer, None, "the view is being replaced")
         return self._known(source, pinned=pinned) or replaced
 
@@ -208,14 +195,15 @@ class Reads:
             return Freshness(source.version, source.layer, None, reason)
         return found if found is not None and found.layer == source.layer else None
 
-    async def _renew(self) -> None:
-        """Read the freshness for later requests. After an error, the request that finds it too old tries again."""
-        with suppress(psycopg.Error):
-            async with self._refreshing:
-                await self._refresh()
+    def _renewing(self) -> asyncio.Task[None]:
+        """The next reading of the freshness. All who wait share it, and its error. After one, a request tries again."""
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._refresh())
+            self._renewal.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # none may wait
+        return self._renewal
 
     async def _refresh(self) -> None:
-        async with self.pool.connection() as connection:
+        async with self._short.connection() as connection:
             rows = await (await connection.execute(FRESHNESS)).fetchall()
         self._fresh = {(view, version): Freshness(version, *fresh) for _, view, version, *fresh in rows}
         self._served = {view: version for is_served, view, version, *_ in rows if is_served}

@@ -15,11 +15,18 @@ from truelog.exports.query import UNSORTED, Condition, Operator, column_sql, con
 from truelog.services.api.rows.catalogue import Relation
 from truelog.support.errors import BadInput
 
-# The rows are read only as long as the page needs, and the sorted page is aggregated as it is.
+# The rows are read only as long as the page needs, and the sorted page is aggregated as it is. Rows beyond `most` bytes
+# are counted, but not returned, except the first one.
 _STATEMENT = """
-SELECT s.version, s.layer, s.clock, s.offsets::text, s.ids::text, s.state, r.rows, r.places
+SELECT s.version, s.layer, s.clock, s.offsets::text, s.ids::text, s.state, r.rows, r.places, r.number
 FROM truelog.served_version s CROSS JOIN LATERAL (
-    SELECT array_agg(page.row) AS rows, array_agg(page.place) AS places FROM ({page}) AS page
+    SELECT array_agg(counted.row) FILTER (WHERE fits) AS rows, array_agg(counted.place) FILTER (WHERE fits) AS places,
+        count(*) AS number
+    FROM (
+        SELECT page.row, page.place, row_number() OVER so_far = 1
+            OR sum(octet_length(page.row) + octet_length(page.place)) OVER so_far <= %(most)s::bigint AS fits
+        FROM ({page}) AS page WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)
+    ) AS counted
 ) r WHERE s.view = %(view)s AND s.version = {version}
     AND (s.view, s.version) NOT IN (SELECT view, version FROM truelog.held)
 """
@@ -120,7 +127,7 @@ def with_source(page: sql.Composed, *, pinned: bool = False) -> bytes:
     """The statement that reads a page of rows and places, and what the rows of the view `%(view)s` were made of.
 
     The version is that of the reader with the slot `%(slot)s`, or if `pinned`, the version `%(version)s`. The caller
-    compares it with the version that the relation belongs to.
+    compares it with the version that the relation belongs to. The rows have up to `%(most)s` bytes with their places.
     """
     return sql.SQL(_STATEMENT).format(page=page, version=sql.SQL(_PINNED if pinned else _OF_READER)).as_bytes(None)
 
