@@ -28,7 +28,8 @@ def configure(settings: Settings) -> None:
     reasons = _reasons(settings, types)
     with connect(settings, autocommit=True) as connection:
         epochs.record_refused(connection, reasons)
-        numbers = {name: epochs.begin(connection, name) for name in types}
+        captured = [name for name, reason in reasons.items() if reason is None]
+        numbers = {name: epochs.begin(connection, name, max(1, epochs.newest(settings, name))) for name in captured}
     for former in _files(settings):
         former.unlink()
     for name, reason in reasons.items():

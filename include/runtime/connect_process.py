@@ -1,14 +1,18 @@
 """`python -m runtime.connect_process` becomes Connect's Java process, with the connectors whose files are in the home.
 
-Connect itself forgets its connectors when it ends, and the supervisor starts it again.
+Connect itself forgets its connectors when it ends, and the supervisor starts it again. Tables whose offsets are lost
+begin another epoch before. If that needs a service that does not answer, the start waits for it.
 """
 
 import os
+from functools import partial
+from threading import Event
 
 from runtime.kafka import LOGGING
-from truelog.capture import connector
+from truelog.capture import connector, snapshot
 from truelog.spark.java import java
 from truelog.support.settings import Settings, default_home
+from truelog.support.wait import outlast
 
 
 def _command(settings: Settings) -> list[str]:
@@ -23,5 +27,7 @@ def _command(settings: Settings) -> list[str]:
 
 
 if __name__ == "__main__":
-    command = _command(Settings(home=default_home()))
+    settings = Settings(home=default_home())
+    outlast(partial(snapshot.begin_lost, settings), Event())
+    command = _command(settings)
     os.execv(command[0], command)  # noqa: S606  Java takes the place of this process

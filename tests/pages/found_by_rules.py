@@ -51,6 +51,19 @@ def found_by_rules(connection: Connection, folder: Path) -> Iterator[None]:
             (folder / f"{view}.py").unlink()
 
 
+@contextmanager
+def matches_that_wait(connection: Connection, count: int) -> Iterator[None]:
+    """Matches of the rule that are newer than all others, and that a later event can still change."""
+    newest = datetime.now(UTC) - timedelta(minutes=5)
+    for n in range(count):
+        facts = (newest, newest, newest + timedelta(days=1), "[]", "{}")
+        connection.execute(_MATCH, (HOSTILE[0], f"waiting{n}", RULE, "found", *facts))
+    try:
+        yield
+    finally:
+        connection.execute("DELETE FROM state.matches_v2 WHERE match_id LIKE 'waiting%'")
+
+
 def _fill(connection: Connection) -> None:
     """The newest rows are ten minutes old, so a test that runs for minutes counts the same."""
     now = datetime.now(UTC)

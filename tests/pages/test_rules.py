@@ -6,7 +6,8 @@ import pytest
 
 from runtime.airflow_client import Airflow
 from tests.pages.fetch import fetch
-from tests.pages.found_by_rules import RULE, SEARCH
+from tests.pages.found_by_rules import RULE, SEARCH, matches_that_wait
+from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
 
@@ -40,6 +41,20 @@ def test_a_rule_has_its_text_versions_and_rows_over_time(ruled: Settings, users:
     assert [each["match_id"] for each in answer["found"][:2]] == ["match0", "match1"]
     assert answer["found"][0]["events"][1]["step"] == "succeeded"
     assert answer["notifications"] == []
+
+
+def test_matches_that_wait_are_counted_apart_and_hide_no_other(ruled: Settings, users: dict[str, Airflow]) -> None:
+    with connect(ruled, autocommit=True) as connection, matches_that_wait(connection, 60):
+        [listed] = json.load(fetch(users["analyst"], "GET", "data/rules"))["patterns"]
+        answer = json.load(fetch(users["analyst"], "GET", f"data/pattern?name={RULE}&hours=2"))
+    assert listed["found"] == {"found": 9, "retracted": 1, "waiting": 60}
+    assert {outcome: sum(values) for outcome, values in answer["course"]["found"].items()} == {
+        "found": 3,
+        "retracted": 1,
+        "waiting": 60,
+    }
+    shown = [each["outcome"] for each in answer["found"]]
+    assert (sorted(shown[:10]), {*shown[10:]}) == (["found"] * 9 + ["retracted"], {"waiting"})
 
 
 def test_a_search_has_its_hits(ruled: Settings, users: dict[str, Airflow]) -> None:

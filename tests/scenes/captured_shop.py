@@ -22,7 +22,7 @@ from tests.scenes.applications import Application, start
 from tests.servers import drop_database
 from truelog.alerts.rules import Finding
 from truelog.alerts.sources import captured_rows
-from truelog.capture import comparison, slot, snapshot, worker
+from truelog.capture import comparison, connector, slot, snapshot, worker
 from truelog.capture.comparison import SourceComparison
 from truelog.capture.slot import Verdict
 from truelog.capture.source_table import captured_types
@@ -130,6 +130,18 @@ class CapturedShop:
                 raise ServiceDown(why)
 
         until(again, 120, "Connect")
+
+    def lose_offsets(self, meanwhile: tuple[str, ...]) -> None:
+        """Stop Connect, run these statements, cut off the file of its offsets, and start it again."""
+        keeper.stop(self.settings, "connect")
+        self.run(*meanwhile)
+        connector.offsets_file(self.settings).write_bytes(b"")
+        runtime.up(self.settings, {"connect"}, tethered=True)
+
+    def epoch(self) -> int:
+        """The epoch in which Connect captures the table."""
+        [(epoch,)] = self.world.ask("SELECT epoch FROM truelog.capture WHERE event_type = %s", NAME)
+        return int(epoch)
 
     def verdict(self) -> Verdict:
         return self.verdicts(self.event_type)[NAME][0]

@@ -252,6 +252,23 @@ def test_a_dropped_slot_is_lost_loudly_and_a_snapshot_is_the_way_back(shop: Capt
     shop.take_snapshot()
 
 
+def test_after_lost_offsets_another_epoch_has_the_changes_that_were_skipped(shop: CapturedShop) -> None:
+    """A disk was full, for example. Debezium begins with a snapshot, and skips what the slot has kept for it."""
+    shop.run("INSERT INTO customers (id, name) VALUES (81, 'Ann'), (82, 'Bob')")
+    shop.require_equal()
+    shop.run("UPDATE customers SET name = 'Anna' WHERE id = 81")
+    shop.require_equal()
+    before = shop.epoch()
+    shop.lose_offsets(
+        meanwhile=("UPDATE customers SET name = 'Eve' WHERE id = 81", "DELETE FROM customers WHERE id = 82")
+    )
+    shop.wait_until_equal(240, "the snapshot")
+    shop.kill_connect()
+    shop.run("DELETE FROM customers WHERE id = 81")
+    shop.require_equal()
+    assert (shop.epoch(), shop.verdict()) == (before + 1, Verdict.OK)
+
+
 def test_a_snapshot_of_an_empty_table_or_with_an_invalid_last_row_leaves_no_ghosts(shop: CapturedShop) -> None:
     shop.require_equal()
     shop.run(

@@ -3,7 +3,7 @@ import { badge, h, moment, seen } from "./kit.js";
 import { recordLink } from "./records.js";
 import { showRule } from "./rule.js";
 
-const BADGES = { found: "OK", late: "WARN", retracted: "RETRACTED", "too costly": "FAILED" };
+const BADGES = { found: "OK", late: "WARN", retracted: "RETRACTED", "too costly": "FAILED", waiting: "UNUSED" };
 
 export const show = showRule.bind(null, {
   kind: "pattern",

@@ -111,7 +111,7 @@ export function inForce({ begins, ended }, now) {
   return ended ? h("span", { class: "quiet" }, "Ended ", ago(ended, now)) : h("span", {}, "Since ", moment(begins));
 }
 
-// The number of rows in force, and the number that late events have changed.
+// The number of rows in force, and the numbers of other rows by outcome, such as those of waiting matches.
 export function outcomes(found) {
   const { found: stands = 0, ...others } = found;
   const rest = Object.entries(others).map(([outcome, n]) => `${number(n)} ${outcome}`).join(", ");

@@ -33,6 +33,16 @@ def file(settings: Settings, name: str) -> Path:
     return connectors(settings) / f"{settings.names.in_kafka(name)}.properties"
 
 
+def offsets_file(settings: Settings) -> Path:
+    """Where Connect keeps how far each connector has read."""
+    return folder(settings) / "offsets"
+
+
+def prefix(file: Path) -> str:
+    """The prefix in the file of a connector, by which Debezium keeps its offsets."""
+    return dict(line.split("=", 1) for line in file.read_text().splitlines())["topic.prefix"]
+
+
 def write_worker(settings: Settings) -> None:
     """Write the worker's files. Only its owner can read them."""
     home = private_folder(folder(settings))
@@ -53,7 +63,7 @@ def write_worker(settings: Settings) -> None:
                 "value.converter": _JSON,
                 "key.converter.schemas.enable": "false",
                 "value.converter.schemas.enable": "false",
-                "offset.storage.file.filename": str(home / "offsets"),
+                "offset.storage.file.filename": str(offsets_file(settings)),
                 "offset.flush.interval.ms": "2000",
                 "listeners": f"http://127.0.0.1:{settings.connect_port}",
                 "rest.extension.classes": (

@@ -30,12 +30,12 @@ class Course:
 
 @dataclass(frozen=True)
 class Found:
-    """A table of rows that were found. `named` is the column with the name of the rule, and `time` has the row's time.
+    """The rows that were found. `named` is the column with the name of the rule, and `time` has the row's time.
 
     outcome: the column with the outcome; None if each row is a hit.
     """
 
-    table: sql.Identifier
+    table: sql.Composable
     named: str
     time: str
     outcome: str | None = None

@@ -19,14 +19,20 @@ from truelog.rules.course import Course, Found, read_course
 from truelog.storage.database import Connection, names, read_value
 from truelog.support import timestamps
 from truelog.support.errors import BadInput
-from truelog.views.patterns import Patterns
+from truelog.views.patterns import SETTLED, Patterns
 
+_WAITING = "waiting"  # in place of the outcome of a match that a later event can still change
 _COLUMNS = ("match_id", "entity_id", "outcome", "first_time", "last_time", "settled_after", "shown", "events")
+_ROWS = sql.SQL(
+    "(SELECT rule, rule_version, match_id, entity_id, first_time, last_time, settled_after, shown, events, "  # noqa: S608  constants
+    f"CASE WHEN {SETTLED} THEN outcome ELSE {{waiting}} END AS outcome FROM {{table}}) AS matches"
+)
+_CLOCK = sql.SQL("(SELECT time FROM truelog.clock JOIN truelog.deployed USING (view, version) WHERE view = {view})")
 
 
 @dataclass(frozen=True)
 class KnownRule:
-    """A version of a rule, with the number of its rows by outcome.
+    """A version of a rule, with the number of its rows by outcome, which may be `waiting`.
 
     begins: when the version's record reached the log.
     ended: when it was changed or retired; None while it is in force.
@@ -88,13 +94,13 @@ def of_rule(known: Sequence[KnownRule], rule: str) -> list[KnownRule]:
 
 
 def latest_matches(connection: Connection, name: str, rule: str, limit: int) -> list[dict[str, Any]]:
-    """The latest rows of a rule, the newest first."""
+    """The latest rows of a rule, the newest first. Those that wait come last, because a later event may end them."""
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(
             sql.SQL(
                 "SELECT rule_version AS version, {} FROM {} WHERE rule = %s "
-                "ORDER BY last_time DESC NULLS LAST, match_id LIMIT %s"
-            ).format(names(_COLUMNS), records.table_of(connection, name)),
+                "ORDER BY outcome = {}, last_time DESC NULLS LAST, match_id LIMIT %s"
+            ).format(names(_COLUMNS), _rows(connection, name), _WAITING),
             (rule, limit),
         ).fetchall()
     return [_plain(each) for each in found]
@@ -102,7 +108,7 @@ def latest_matches(connection: Connection, name: str, rule: str, limit: int) -> 
 
 def matches_over_time(connection: Connection, name: str, rule: str, span: TimeRange) -> Course:
     """The number of the rule's rows over time, by the time of their last event."""
-    found = Found(records.table_of(connection, name), "rule", "last_time", "outcome")
+    found = Found(_rows(connection, name), "rule", "last_time", "outcome")
     return read_course(connection, found, rule, span)
 
 
@@ -116,6 +122,12 @@ def count_oversized(connection: Connection, name: str) -> int:
             (name,),
         )
     )
+
+
+def _rows(connection: Connection, name: str) -> sql.Composed:
+    """The rows of all rules, with the outcomes that the clock of the served version allows."""
+    clock = _CLOCK.format(view=name)
+    return _ROWS.format(table=records.table_of(connection, name), clock=clock, waiting=_WAITING)
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +157,7 @@ def _read_counts(
     query = sql.SQL(
         "SELECT rule, rule_version, outcome, count(*) FROM {} WHERE %(only)s::text[] IS NULL OR rule = ANY(%(only)s) "
         "GROUP BY 1, 2, 3 ORDER BY 3"
-    ).format(records.table_of(connection, name))
+    ).format(_rows(connection, name))
     counts: dict[tuple[str, int], dict[str, int]] = {}
     wanted = {"only": None if only is None else list(only)}
     for rule, version, outcome, count in connection.execute(query, wanted).fetchall():

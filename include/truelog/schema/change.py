@@ -188,6 +188,14 @@ def _epoch(envelope: _Envelope) -> int:
     return int(found[1]) if found else 0
 
 
+def epoch_of(value: bytes | None) -> int:
+    """The epoch of a record; 0 if the record is not a change."""
+    try:
+        return _epoch(_READER.decode(value or b""))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
+
+
 def _place(envelope: _Envelope) -> str:
     """The place of a change as text that sorts in the order of the changes."""
     before = _SEQUENCE.decode(envelope.source.sequence)[0] if envelope.source.sequence else None

@@ -30,8 +30,9 @@ RULES = "rules"  # the name of the side table
 RULE_TOPIC = "rule"
 LANGUAGE = 3  # raise it whenever a rule means something else, or is refused now
 
-# The matches that no event in time can still change, if the rule waits for that.
-SHOWN = "SELECT * FROM {view} WHERE settled_after IS NULL OR settled_after < {clock}"
+# Whether no event in time can still change a match, if the rule waits for that.
+SETTLED = "settled_after IS NULL OR settled_after < {clock}"
+SHOWN = f"SELECT * FROM {{view}} WHERE {SETTLED}"  # noqa: S608  both are constants
 
 _TYPES = ("text", "number", "boolean")
 _COLUMNS = {

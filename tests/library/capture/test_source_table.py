@@ -134,7 +134,7 @@ class Orders(Change):
 
 
 def test_a_bad_table_is_left_out_with_its_reason_and_another_has_a_connector(
-    captured: Settings, tmp_path: Path
+    captured: Settings, kafka: Settings, tmp_path: Path
 ) -> None:
     shutil.copy(EVENTS / "customers.py", tmp_path)
     (tmp_path / "orders.py").write_text(ORDERS)

@@ -1,12 +1,15 @@
 """The rulebook lists the versions that a view has counted, with their rows."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from tests.beds.archived import Archived
-from tests.library.click_rules import MATCHES, PAIR, retire, set_rule
+from tests.library.click_rules import ALONE, MATCHES, PAIR, retire, set_rule
+from truelog.lag.time_steps import TimeRange
 from truelog.rules import rulebook
+from truelog.support import timestamps
 from truelog.support.errors import BadInput, NotMade
 from truelog.tables import deploy
 
@@ -37,6 +40,25 @@ def test_versions_with_their_matches(ground: Archived) -> None:
     [match] = rulebook.latest_matches(connection, name, "pair", 5)
     assert [each["offset"] for each in match["events"]] == [0, 1]
     assert rulebook.count_oversized(connection, name) == 0
+
+
+def test_matches_that_wait_are_counted_apart_and_listed_after_those_that_are_shown(ground: Archived) -> None:
+    connection, name, begin = ground.lab.connection, ground.compiled.name, 3 * 3600
+    set_rule(ground, "alone", **ALONE | {"late_after": "5 seconds"})
+    ground.click(0, [("shown", "1", begin), *((f"page{number}", "1", begin + 60) for number in range(60))])
+    ground.tick(begin + 30)
+    ground.stream()
+    [known] = rulebook.of_rule(rulebook.read_rules(connection, name, MATCHES), "alone")
+    assert known.outcomes == {"found": 1, "waiting": 60}
+    latest = rulebook.latest_matches(connection, name, "alone", 50)
+    assert (latest[0]["entity_id"], [each["outcome"] for each in latest]) == ("shown", ["found", *["waiting"] * 49])
+    span = TimeRange(3600, timestamps.parse_timestamp(latest[-1]["last_time"]) + timedelta(seconds=60))
+    course = rulebook.matches_over_time(connection, name, "alone", span)
+    assert {outcome: sum(counts) for outcome, counts in course.found.items()} == {"found": 1, "waiting": 60}
+    ground.tick(begin + 100)
+    ground.stream()
+    [known] = rulebook.of_rule(rulebook.read_rules(connection, name, MATCHES), "alone")
+    assert known.outcomes == {"found": 61}
 
 
 def test_a_new_version_that_readers_do_not_see_yet_hides_no_rule(ground: Archived) -> None:

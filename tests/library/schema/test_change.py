@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.changes import change, ended
-from truelog.schema.change import decode_changes
+from truelog.schema.change import decode_changes, epoch_of
 from truelog.schema.event import LENIENT_CHANGES, NESTED_CHANGES, EventType
 from truelog.schema.event_version import DECODERS, declaration_of, from_declaration
 from truelog.schema.loading.events import load_event, load_events
@@ -162,6 +162,12 @@ def test_an_epoch_begins_with_its_snapshot() -> None:
         place(epoch=10, lsn=0),
     ]
     assert places == sorted(places)
+
+
+def test_each_record_of_connect_except_a_tombstone_says_its_epoch() -> None:
+    records = (change("read", ANN, lsn=9, epoch=2), change("heartbeat", lsn=9, epoch=12), ended(epoch=3))
+    assert [epoch_of(each) for each in (*records, None, b"{")] == [2, 12, 3, 0, 0]
+    assert epoch_of(change("read", ANN, lsn=9, epoch=4, source="red.customers")) == 4
 
 
 def test_a_change_that_is_sent_again_has_the_same_id() -> None:
