@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from xmlrpc.client import Fault
 
@@ -73,11 +74,11 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
 def down(settings: Settings) -> None:
     """Stop everything. If nothing is running, do nothing.
 
-    The supervisor may have died, and its services with it. Then applications still wait for the services.
-
     1. Stop Airflow, which would restart the applications.
-    2. Stop the applications, while the services that they need are still running.
+    2. Stop the applications that have a lease, while the services that they need are still running.
     3. Stop the services that need other services, then the remaining services, then the supervisor.
+    4. Stop the applications of this home that are left. An application that was just starting has no lease yet. If the
+       supervisor has died, and the database with it, no lease is known. Each of them would wait for the services.
     """
     if keeper.is_up(settings):
         stop_airflow(settings)  # 1
@@ -86,8 +87,8 @@ def down(settings: Settings) -> None:
             _stop_together(settings, [each for each in _wanted(settings) if bool(each.after) is needs_others])
         keeper.shut_down(settings)
         log.info("all services have stopped")
-    else:
-        _stop_applications_here(settings)
+    for name in launcher.stop_here(settings):  # 4
+        log.info("%s has stopped", name)
 
 
 def stop_airflow(settings: Settings) -> None:
@@ -104,17 +105,10 @@ def _stop_together(settings: Settings, services: Sequence[Service]) -> None:
 
 
 def _stop_applications(settings: Settings) -> None:
-    """Stop the applications. Without the database, it is not known which applications run on other machines."""
-    try:
+    """Stop the applications that have a lease, unless the database is gone."""
+    with suppress(psycopg.OperationalError, psycopg.errors.UndefinedTable):
         for name in launcher.stop_all(settings):
             log.info("%s has stopped", name)
-    except (psycopg.OperationalError, psycopg.errors.UndefinedTable):
-        _stop_applications_here(settings)
-
-
-def _stop_applications_here(settings: Settings) -> None:
-    for name in launcher.stop_here(settings):
-        log.info("%s has stopped", name)
 
 
 def status(settings: Settings) -> list[State]:

@@ -66,6 +66,11 @@ def took_lease(connection: Connection, application: str, *, ago: timedelta) -> N
     connection.execute("UPDATE truelog.lease SET taken_at = now() - %s WHERE application = %s", (ago, application))
 
 
+def runs_on(connection: Connection, application: str, host: str) -> None:
+    """Change on which machine the holder of the lease runs."""
+    connection.execute("UPDATE truelog.lease SET host = %s WHERE application = %s", (host, application))
+
+
 def forget_application(connection: Connection, application: str) -> None:
     """Delete the application, the states that it has reported, and its operations."""
     for table in ("standing", "launch", "lease", "application"):

@@ -71,3 +71,8 @@ def ended(
 def a_captured_table(connection: Connection, name: str, *, ago: timedelta) -> None:
     """A captured table whose epoch began some time ago, and which has never been compared."""
     insert(connection, "capture", event_type=name, since=before_now(ago))
+
+
+def a_restored_epoch(connection: Connection, name: str, epoch: int) -> None:
+    """The epoch of a captured table is that of a backup."""
+    connection.execute("UPDATE truelog.capture SET epoch = %s WHERE event_type = %s", (epoch, name))

@@ -138,6 +138,15 @@ class CapturedShop:
         connector.offsets_file(self.settings).write_bytes(b"")
         runtime.up(self.settings, {"connect"}, tethered=True)
 
+    def wait_for_offsets(self) -> None:
+        """Wait until Connect has stored that the snapshot has ended, which it does every two seconds."""
+
+        def stored() -> None:
+            if lost := snapshot.lost_offsets(self.settings):
+                raise ServiceDown(f"{len(lost)} connectors have no offsets behind a snapshot")
+
+        until(stored, 30, "the offsets of Connect")
+
     def epoch(self) -> int:
         """The epoch in which Connect captures the table."""
         [(epoch,)] = self.world.ask("SELECT epoch FROM truelog.capture WHERE event_type = %s", NAME)

@@ -263,6 +263,7 @@ def test_after_lost_offsets_another_epoch_has_the_changes_that_were_skipped(shop
         meanwhile=("UPDATE customers SET name = 'Eve' WHERE id = 81", "DELETE FROM customers WHERE id = 82")
     )
     shop.wait_until_equal(240, "the snapshot")
+    shop.wait_for_offsets()
     shop.kill_connect()
     shop.run("DELETE FROM customers WHERE id = 81")
     shop.require_equal()

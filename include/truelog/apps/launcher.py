@@ -22,7 +22,7 @@ import psutil
 
 from truelog.apps import launch_history
 from truelog.apps.liveness import diagnose
-from truelog.control import application
+from truelog.control import application, lease
 from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
 from truelog.spark import scratch
 from truelog.spark.submit import SPARK, UMASK, job_environment, properties_file, submit_conf
@@ -31,7 +31,7 @@ from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
 from truelog.storage.locks import Locks
 from truelog.support.errors import CrashLoop, ServiceDown
-from truelog.support.process import is_alive
+from truelog.support.process import is_alive, seconds_from_boot
 from truelog.support.settings import PROJECT, Settings
 from truelog.support.wait import until
 
@@ -265,7 +265,7 @@ def _stop(connection: Connection, status: ApplicationStatus, grace: float) -> No
 
     1. Terminate its Python process, which exits after the current batch, and spark-submit exits with it.
     2. Kill its remaining processes.
-    3. If it is running on another machine, end the database session that holds its lock, so that it exits on its own.
+    3. If its process cannot be seen here, as on another machine, take its lease, so that it exits on its own.
     """
     process = _process(status)
     processes = [] if process is None else _family(process)
@@ -275,7 +275,7 @@ def _stop(connection: Connection, status: ApplicationStatus, grace: float) -> No
     def require_stopped() -> None:
         _require_ended(processes)
         if application.load_status(connection, status.application).alive:
-            connection.execute(_END_LOCK_SESSION, (status.application,))  # 3
+            lease.fence(connection, status.application)  # 3
             raise ServiceDown("a database session still holds its lock")
 
     until(require_stopped, 10, f"the end of {status.application}")
@@ -293,20 +293,13 @@ def _end(process: psutil.Process, family: list[psutil.Process], grace: float, na
             each.kill()
 
 
-_END_LOCK_SESSION = f"""
-    SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND (classid::bigint << 32) | objid::bigint = {Locks.APPLICATION}
-"""  # noqa: S608  constants
-
-
 def _process(status: ApplicationStatus) -> psutil.Process | None:
     """Its Python process on this machine, or None; the start time excludes a later process with the same pid."""
     if status.pid is None or status.process_at is None or status.host != socket.gethostname():
         return None
     try:
         process = psutil.Process(status.pid)
-        return process if abs(process.create_time() - status.process_at) < 1 else None
+        return process if abs(seconds_from_boot(process) - status.process_at) < 1 else None
     except psutil.NoSuchProcess:
         return None
 

@@ -5,13 +5,14 @@ reads all records and compares them with the records that the broker still has. 
 needs at most 256 MB, however many records the archive has (`archive.audit_offsets`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile
@@ -33,15 +34,14 @@ from truelog.archive.catalog_pointer import load_newest
 from truelog.archive.table import Progress, erased_counts, ever_live, identifier, open_catalog
 from truelog.control import event_registry, log_cuts
 from truelog.log import topics
-from truelog.log.admin_client import missing_topics
 from truelog.log.kafka_reader import headers_of, messages
 from truelog.log.positions import Positions
+from truelog.log.topic_health import gone_topics
 from truelog.schema.event import EventType
 from truelog.storage.bucket import object_sizes
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
-_TIMEOUT = 10.0  # seconds
 _COMPARED_AT_ONCE = 20_000  # offsets
 _ABSENT, _ERASED = -1, -2  # digests; `hash` never returns -1
 MOST_LISTED = 1_000  # holes or differing offsets of one partition in a report
@@ -58,11 +58,25 @@ class BrokerOffsets:
     The log of a topic that Kafka no longer has begins and ends where its archive ends.
     """
 
-    begins: Positions
-    ends: Positions
+    begins: Positions = field(default_factory=Positions)
+    ends: Positions = field(default_factory=Positions)
 
     def with_ended(self, archived: Positions) -> "BrokerOffsets":
         return BrokerOffsets(self.begins.latest(archived), self.ends.latest(archived))
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A table, its live files, and the objects in its folder of the bucket with their sizes."""
+
+    table: Table
+    files: tuple[AuditedFile, ...]
+    objects: Mapping[str, int]
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """The end of the archive, by partition."""
+        return Progress.of(self.table.metadata).positions
 
 
 def run_audit(settings: Settings, *, deep: bool = False) -> AuditReport:
@@ -75,48 +89,66 @@ def run_audit(settings: Settings, *, deep: bool = False) -> AuditReport:
         TopicRefused: Kafka does not show a topic.
     """
     types, evidence, orphans = event_registry.event_types(settings), list[Evidence](), 0
-    gone = _gone(settings, types.keys())
+    gone, broker = gone_topics(settings, types.keys()), topics.client(settings)
+    known = types.keys() - gone if settings.reads_events else types.keys()
     with open_catalog(settings) as catalog:
-        known = types.keys() - gone if settings.reads_events else types.keys()
-        tables = _tables(catalog, {name: types[name].topic_id for name in known})
-        log, registered = _offsets(settings, types.keys() - gone)
-        ids = {name: types[name].topic_id for name in tables.keys() & gone}
-        log = log.with_ended(Positions({name: Progress.of(tables[name].metadata).positions for name in ids}, ids))
-        evidence += _never_archived(registered.only(known - gone - tables.keys()), log)
-        for name, table in tables.items():
-            listed = object_sizes(settings, f"{table.location()}/data/")
-            files = _files(table, listed)
-            orphans += len(listed.keys() - ever_live(table))
-            for number in sorted(log.ends.offsets.get(name, {}).keys() | Progress.of(table.metadata).positions.keys()):
-                of_partition = tuple(f for f in files if f.partition == number)
-                evidence.append(_Partition(settings, types[name], table, number, of_partition).evidence(log, deep=deep))
+        for name in known:
+            listed = _list_table(settings, catalog, name, types[name].topic_id)
+            log = BrokerOffsets() if name in gone else _offsets(settings, broker, name)  # after the archive's position
+            if listed is None:
+                evidence += _never_archived(settings, log)
+                continue
+            if name in gone:
+                log = log.with_ended(Positions({name: listed.positions}, {name: types[name].topic_id}))
+            evidence += _of_table(settings, types[name], listed, log, deep=deep)
+            orphans += len(listed.objects.keys() - ever_live(listed.table))
     report = findings(evidence, orphans, gone & known)
     with connect(settings) as connection:
         connection.execute("INSERT INTO truelog.audit (faults) VALUES (%s)", (list(report.faults),))
     return report
 
 
-def _gone(settings: Settings, names: Collection[str]) -> set[str]:
-    """The registered topics that Kafka no longer has.
+def _list_table(settings: Settings, catalog: Catalog, topic: str, topic_id: str) -> _Listed | None:
+    """The topic's table and its objects, or None if nothing of the topic was ever archived.
 
-    A topic of another environment is gone, too, if this environment may not see it.
+    An erasure deletes the files that it has replaced. If it ends before the objects are listed, the table lacks files
+    that the newest table does not have. Then the newest table is listed.
     """
-    broker = topics.client(settings)
-    absent = set(names) - topics.existing_topics(broker)
-    return absent if settings.reads_events else missing_topics(broker, absent, _TIMEOUT)
+    table = _newest(catalog, topic, topic_id)
+    while table is not None:
+        objects = object_sizes(settings, f"{table.location()}/data/")
+        listed = _Listed(table, _files(table, objects), objects)
+        missing = {each.path for each in listed.files if each.found_size is None}
+        if not missing:
+            return listed
+        newest = _newest(catalog, topic, topic_id)
+        if newest is not None and missing <= {task.file.file_path for task in newest.scan().plan_files()}:
+            return listed
+        table = newest
+    return None
 
 
-def _offsets(settings: Settings, names: Collection[str]) -> tuple[BrokerOffsets, Positions]:
-    """The broker's offsets of these topics, and where topics began when they were registered."""
-    begins = topics.earliest_offsets(settings, names)
+def _of_table(
+    settings: Settings, event_type: EventType, listed: _Listed, log: BrokerOffsets, *, deep: bool
+) -> Iterator[Evidence]:
+    """The evidence about each partition of a table."""
+    for number in sorted(log.ends.offsets.get(event_type.name, {}).keys() | listed.positions.keys()):
+        of_partition = tuple(f for f in listed.files if f.partition == number)
+        yield _Partition(settings, event_type, listed.table, number, of_partition).evidence(log, deep=deep)
+
+
+def _offsets(settings: Settings, broker: AdminClient, topic: str) -> BrokerOffsets:
+    """The broker's offsets of a topic, and where its trusted log begins."""
+    begins = topics.begins(broker, [topic])
     with connect(settings) as connection:
         begins = begins.latest(log_cuts.trusted_from(connection, begins))
+    return BrokerOffsets(begins, topics.ends(broker, [topic]))
+
+
+def _never_archived(settings: Settings, log: BrokerOffsets) -> Iterator[Evidence]:
+    """The evidence about a topic without a table. Nothing is archived since it was registered."""
+    with connect(settings) as connection:
         registered = event_registry.beginnings(connection)
-    return BrokerOffsets(begins, topics.end_offsets(settings, names)), registered
-
-
-def _never_archived(registered: Positions, log: BrokerOffsets) -> Iterator[Evidence]:
-    """The evidence about topics without a table. `registered` is where they began when they were registered."""
     for topic, partition in log.ends.only(registered.offsets).partitions():
         began, same_topic = registered.at(topic, partition), registered.ids[topic] == log.ends.ids[topic]
         bounds = log.begins.at(topic, partition), log.ends.at(topic, partition)
@@ -133,8 +165,9 @@ def incomplete_ranges(settings: Settings, names: Iterable[str]) -> list[str]:
     with connect(settings) as connection:
         registered = event_registry.beginnings(connection).ids
     with open_catalog(settings) as catalog:
-        for table in _tables(catalog, {name: registered.get(name, "") for name in names}).values():
-            found += file_faults(table, object_sizes(settings, f"{table.location()}/data/"))
+        for name in names:
+            if listed := _list_table(settings, catalog, name, registered.get(name, "")):
+                found += file_faults(listed.table, listed.objects)
     return found
 
 
@@ -159,16 +192,14 @@ def unreadable_files(table: Table, listed: Mapping[str, int]) -> list[str]:
     return [f"{f.file_path} is missing or incomplete" for f in files if listed.get(f.file_path) != f.file_size_in_bytes]
 
 
-def _tables(catalog: Catalog, ids: Mapping[str, str]) -> dict[str, Table]:
-    tables = {}
-    for topic, topic_id in ids.items():
-        with suppress(NoSuchTableError):
-            tables[topic] = load_newest(catalog, identifier(topic), topic_id)
-    return tables
+def _newest(catalog: Catalog, topic: str, topic_id: str) -> Table | None:
+    with suppress(NoSuchTableError):
+        return load_newest(catalog, identifier(topic), topic_id)
+    return None
 
 
-def _files(table: Table, listed: Mapping[str, int]) -> list[AuditedFile]:
-    return [_file(table, task.file, listed) for task in table.scan().plan_files()]
+def _files(table: Table, listed: Mapping[str, int]) -> tuple[AuditedFile, ...]:
+    return tuple(_file(table, task.file, listed) for task in table.scan().plan_files())
 
 
 def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> AuditedFile:

@@ -25,6 +25,7 @@ import psycopg
 from truelog.storage.database import Connection, connect, read_value, session_name
 from truelog.storage.locks import Locks
 from truelog.support.errors import Fenced, LeaseInterrupted
+from truelog.support.process import seconds_from_boot
 from truelog.support.settings import Settings
 
 _BEAT_SECONDS = 1.0
@@ -157,7 +158,7 @@ def take_lease(settings: Settings, application: str) -> Lease:
         "ON CONFLICT (application) DO UPDATE SET epoch = l.epoch + 1, incarnation = excluded.incarnation, "
         "host = excluded.host, pid = excluded.pid, "
         "process_at = excluded.process_at, taken_at = now(), batch_at = NULL, code = NULL RETURNING epoch",
-        (application, incarnation, socket.gethostname(), os.getpid(), psutil.Process().create_time()),
+        (application, incarnation, socket.gethostname(), os.getpid(), seconds_from_boot(psutil.Process())),
     )
     taken = Lease(settings, Holder(application, epoch, incarnation), connection, _session(connection))
     taken.holder.held.set()
@@ -176,7 +177,7 @@ def _session(connection: Connection) -> tuple[object, ...]:
 
 
 def _end_sessions(connection: Connection, application: str) -> None:
-    """Terminate the predecessor's sessions, because a process suspended during a statement would keep its locks.
+    """Terminate the former holder's sessions, because a process suspended during a statement would keep its locks.
 
     An application of the same name may use another database of the server.
     """
@@ -185,6 +186,26 @@ def _end_sessions(connection: Connection, application: str) -> None:
         "WHERE datname = current_database() AND application_name = %s AND pid <> pg_backend_pid()",
         (session_name(application),),
     )
+
+
+def fence(connection: Connection, application: str) -> None:
+    """Take the lease from its holder, wherever the holder runs. It cannot take its lease again, so it exits.
+
+    1. End its other sessions, because a merge in progress would block the new incarnation.
+    2. Give the lease a new incarnation. The epoch stays, so that only a new process increases it.
+    3. End the session that holds its lock, last: until the incarnation is new, it could take its lock again.
+    """
+    _end_sessions(connection, application)  # 1
+    renew = "UPDATE truelog.lease SET incarnation = gen_random_uuid() WHERE application = %s"
+    connection.execute(renew, (application,))  # 2
+    connection.execute(_END_LOCK_SESSION, (application,))  # 3
+
+
+_END_LOCK_SESSION = f"""
+    SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND (classid::bigint << 32) | objid::bigint = {Locks.APPLICATION}
+"""  # noqa: S608  constants
 
 
 def require_lease(connection: Connection, holder: Holder) -> None:

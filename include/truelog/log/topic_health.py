@@ -8,16 +8,19 @@ therefore checks the id after it has read the records and before it commits anyt
 before reading would prove nothing, because the topic could be deleted and created again in between.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient
 
 from truelog.log import leader_epochs, topics
+from truelog.log.admin_client import missing_topics
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.support.errors import TopicRefused
 from truelog.support.settings import Settings
+
+_TIMEOUT = 10.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,20 @@ def examine_topics(broker: AdminClient, names: Iterable[str], registered: Mappin
         else:
             earliest = earliest.latest(found.positions)
     return TopicHealth(earliest, bad)
+
+
+def gone_topics(settings: Settings, names: Collection[str]) -> set[str]:
+    """The registered topics that Kafka no longer has.
+
+    A topic of another environment is gone, too, if this environment may not see it.
+
+    Raises:
+        TopicRefused: Kafka does not show a topic.
+        ServiceDown: Kafka does not answer.
+    """
+    broker = topics.client(settings)
+    absent = set(names) - topics.existing_topics(broker)
+    return absent if settings.reads_events else missing_topics(broker, absent, _TIMEOUT)
 
 
 class TopicGuard:

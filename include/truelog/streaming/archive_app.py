@@ -5,7 +5,8 @@
 2. Write the files on the executors, then prove that their topics were not created again meanwhile.
 3. Record the log days that begin in the batch, under the lease.
 4. Commit each topic's files and positions together (`truelog.archive.commit`).
-5. Where a tick shows that a day has begun but no record began it, start the day at the archive's position.
+5. Where a tick shows that a day has begun but no record began it, start the day at the archive's position. Topics that
+   Kafka no longer has are among them: no record begins a day there, and readers wait until all topics have begun it.
 
 At worst, a crash at any step leaves files that belong to no table and day starts that the replay finds again.
 """
@@ -28,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from truelog.archive import log_day
 from truelog.archive.commit import Append, commit
 from truelog.archive.log_day import LogDays
-from truelog.archive.table import open_catalog
+from truelog.archive.table import archived_positions, open_catalog
 from truelog.archive.writer import (
     ArchivedFile,
     ArchivedTick,
@@ -49,7 +50,7 @@ from truelog.log.clock_guard import newest_tick
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.records import read_stream
-from truelog.log.topic_health import TopicGuard
+from truelog.log.topic_health import TopicGuard, gone_topics
 from truelog.relay.sampled_records import end_archived
 from truelog.relay.spans import Spans, opened_spans
 from truelog.schema.event import EventType, EventTypes
@@ -60,7 +61,7 @@ from truelog.streaming.change_watch import BatchGate, ChangeWatch
 from truelog.streaming.patience import OUTAGES, Patience, outlast_outage
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.support import faults
-from truelog.support.errors import LeaderChanged
+from truelog.support.errors import LeaderChanged, ServiceDown, TopicRefused
 from truelog.support.settings import KafkaUser, Settings
 
 # Many small files permanently slow down every reader; a very large batch takes a long time to repeat after a crash.
@@ -90,6 +91,7 @@ class ArchiveApp:
     clock: datetime | None  # the newest tick's time, past which no record may begin a log day by more than a day
     gate: BatchGate = field(default_factory=BatchGate)
     pending_ticks: list[ArchivedTick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
+    quiet_day: int = -1  # the newest log day that has started in topics that are gone
     spans: Spans = field(default_factory=Spans)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -156,8 +158,25 @@ class ArchiveApp:
         self.pending_ticks = [tick for tick in self.pending_ticks if tick not in passed]
         if passed:
             day = log_day.day_of(max(t.time for t in passed), self.settings.log_day_seconds)
-            new = self._days(connection).quiet(reached, day)
-            self._record(connection, ((topic, partition, start) for (topic, partition), start in new.items()))
+            self._start_quiet_day(connection, reached, day)
+            if day > self.quiet_day:  # asks Kafka and the catalog
+                self._start_day_of_gone(connection, day)
+
+    def _start_day_of_gone(self, connection: Connection, day: int) -> None:
+        """Start the day in the topics that Kafka no longer has, where their archive ends; on failure, try again."""
+        try:
+            gone = gone_topics(self.settings, self.types.keys() - self.tables.keys())
+            ended = archived_positions(self.settings, gone)
+        except (TopicRefused, ServiceDown) as error:
+            log.warning("topics that are gone may keep their log days open: %s", error)
+            return
+        self._start_quiet_day(connection, ended, day)
+        self.quiet_day = day
+
+    def _start_quiet_day(self, connection: Connection, reached: Positions, day: int) -> None:
+        new = log_day.load_days(connection, reached.ids).quiet(reached, day)
+        starts = ((topic, partition, start) for (topic, partition), start in new.items())
+        log_day.record_days(connection, self.holder, reached.ids, starts)
 
     def _days(self, connection: Connection) -> LogDays:
         return log_day.load_days(connection, self.begin.ids)
@@ -206,9 +225,10 @@ def run_archive(settings: Settings, stop: threading.Event) -> None:
 
     After an outage, the application goes on from the archive's positions, under the lease taken again.
     """
+    library = application.library_digest()  # now, because the files may change while it waits for its lease
     begin_spark = cache(partial(session, settings, f"truelog {ARCHIVE}"))
     archive_lease = outlast_outage(lambda: lease.take_lease(settings, ARCHIVE), stop, begin_spark)
-    library, spark, runs = application.library_digest(), begin_spark(), ApplicationRuns(settings)
+    spark, runs = begin_spark(), ApplicationRuns(settings)
     process = _Process(settings, spark, library, Patience(archive_lease, stop), runs, stop)
     with runs.until_end():
         while not stop.is_set():

@@ -66,9 +66,10 @@ class Stream:
 
     def __init__(self, settings: Settings, name: str, stop: threading.Event) -> None:
         self.settings, self.application, self.stop = settings, name, stop
+        library = application.library_digest()  # now, because the files may change while it waits for its lease
         begin_spark = cache(partial(session, settings, f"truelog {name}"))
         self.lease = outlast_outage(lambda: lease.take_lease(settings, name), stop, begin_spark)
-        library, self.spark = application.library_digest(), begin_spark()
+        self.spark = begin_spark()
         self.batch_files = BatchFiles(settings, self.spark, emptied(settings.home / "scratch" / f"{name}-batches"))
         self.interruptions = 0  # interruptions of the lease when `connection` was opened
         self.connection = outlast_outage(lambda: connect(settings, autocommit=True, writer=name), stop)

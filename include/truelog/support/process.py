@@ -34,3 +34,8 @@ def is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def seconds_from_boot(process: psutil.Process) -> float:
+    """When the process started, in seconds after the start of its machine. A step of the clock does not change it."""
+    return process.create_time() - psutil.boot_time()

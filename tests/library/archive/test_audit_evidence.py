@@ -3,8 +3,9 @@
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -20,11 +21,14 @@ from tests.deadline import deadline, until
 from tests.deleted_records import delete_records
 from tests.library.archive_files import MORNING
 from tests.library.restored_catalog import restored
+from truelog.archive import audit_evidence
 from truelog.archive.audit import OffsetGap
 from truelog.archive.audit_evidence import COUNTED, MOST_LISTED, run_audit
 from truelog.archive.commit import Append, commit
+from truelog.archive.erasing.erase import ArchiveEraser
 from truelog.archive.schema import arrow_schema
 from truelog.archive.table import ensure_table, identifier, open_catalog
+from truelog.erasure.erasure import Erasures
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.measures.registry import sql_functions
@@ -150,6 +154,27 @@ def test_a_file_that_is_missing_from_the_bucket_is_a_fault(archive: Archive) -> 
     bucket.s3_client(archive.settings).delete_object(Bucket=place, Key=key)
     [fault] = archive.faults()
     assert "is missing from the bucket" in fault
+
+
+def test_an_erasure_that_ends_before_the_files_are_listed_is_no_fault(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It deletes the files that it has replaced at once."""
+    offset = archive.ends[0]
+    [file] = archived_transaction(archive)
+    covered = {file.file_path: np.array([offset])}
+    eraser = ArchiveEraser(archive.catalog, archive.type, Erasures(b"", ()), covered)
+    erased: list[int] = []
+
+    def listed(settings: Settings, location: str) -> Mapping[str, int]:
+        if not erased and location in file.file_path:
+            erased.append(eraser.rewrite())
+            assert eraser.expire() == 1
+        return bucket.object_sizes(settings, location)
+
+    monkeypatch.setattr(audit_evidence, "object_sizes", listed)
+    assert archive.faults() == []
+    assert erased == [1]
 
 
 def test_a_file_that_the_table_lost_is_a_fault_although_the_log_has_dropped_its_records(archive: Archive) -> None:

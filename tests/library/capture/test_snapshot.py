@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from runtime import connect
-from tests.builders.changes import change
+from tests.builders.changes import a_restored_epoch, change
 from tests.deadline import deadline
 from tests.library.capture.connect_offsets import WHOLE
 from tests.servers import drop_database
@@ -58,9 +58,9 @@ def captures(settings: Settings, *, epoch: int) -> None:
     assert producer.flush(deadline(10)) == 0
 
 
-def set_epoch(settings: Settings, epoch: int) -> None:
+def restore(settings: Settings) -> None:
     with database.connect(settings, autocommit=True) as connection:
-        connection.execute("UPDATE truelog.capture SET epoch = %s", (epoch,))
+        a_restored_epoch(connection, "customers", 1)
 
 
 def test_a_table_without_offsets_begins_an_epoch_behind_those_of_the_log(
@@ -76,13 +76,13 @@ def test_a_table_without_offsets_begins_an_epoch_behind_those_of_the_log(
         assert not source.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", (SLOT,)).fetchall()
     assert begun(captured) == ("customers-2", 2)  # killed before the first record
     captures(captured, epoch=4)
-    set_epoch(captured, 1)
+    restore(captured)
     assert begun(captured) == ("customers-5", 5)
 
 
 def test_a_start_after_a_restore_goes_on_in_the_epoch_of_the_log(captured: Settings) -> None:
     captures(captured, epoch=6)
-    set_epoch(captured, 1)
+    restore(captured)
     connect.configure(captured)
     assert connector.prefix(connector.file(captured, "customers")) == "customers-6"
 

@@ -96,6 +96,17 @@ def test_down_stops_applications_although_the_supervisor_and_the_database_are_go
         assert other.poll() is None
 
 
+def test_down_stops_an_application_that_has_no_lease_yet(another: Settings) -> None:
+    """It would take its lease after the next `up`, although it has imported the files of an earlier release."""
+    runtime.up(another, ("postgresql",), tethered=True)
+    with application(another.home, "archive.py") as starting:
+        try:
+            runtime.down(another)
+            assert starting.poll() is not None
+        finally:
+            starting.kill()
+
+
 def application(home: Path, script: str, *arguments: str) -> "subprocess.Popen[bytes]":
     """An application in a session of its own, which stops while it still imports."""
     command = [sys.executable, str(PROJECT / "spark_apps" / script), *arguments]

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
@@ -26,6 +27,7 @@ from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
 from truelog.streaming import archive_app, batch_files, stream, view_deployment
 from truelog.streaming.stream import Stream
+from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 from truelog.tables import deploy, stage
 from truelog.tables.compiled_view import CompiledView
@@ -75,6 +77,21 @@ def planned(application: Stream) -> set[str]:
     """The views that the application runs after a plan, which must not take long."""
     application._plan()
     return {each.compiled.name for each in application.workers}
+
+
+def test_an_application_takes_the_digest_of_its_files_before_it_waits_for_its_lease(
+    platform: Settings, application: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files may change meanwhile, and it has imported them already."""
+    digest = mock.Mock(return_value="digest")
+    monkeypatch.setattr(control_application, "library_digest", digest)
+    other = lease.take_lease(platform, "planned")
+    try:
+        with pytest.raises(Fenced):
+            application()
+    finally:
+        other.release()
+    digest.assert_called_once_with()
 
 
 def test_a_log_that_is_shorter_than_a_position_suspends_its_views_alone(

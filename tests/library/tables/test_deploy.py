@@ -10,9 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.beds.lab import Lab, renamed
+from tests.builders.views import forget, merged_to
 from truelog import Sum, View
 from truelog.kernel import merge
 from truelog.log import records
+from truelog.log.positions import Positions
 from truelog.schema.names import TICKS
 from truelog.support.errors import CodeChanged, NotMade
 from truelog.tables import deploy as table
@@ -36,8 +38,7 @@ def compiled(lab: Lab) -> Iterator[CompiledView]:
     made = lab.compiled(f"v{uuid.uuid4().hex[:8]}", VIEW)
     table.deploy_table(lab.connection, made)
     yield made
-    lab.connection.execute("DELETE FROM truelog.position WHERE view = %s", (made.name,))
-    lab.connection.execute("DELETE FROM truelog.view WHERE view = %s", (made.name,))
+    forget(lab.connection, made.name)
 
 
 def test_a_new_field_of_the_event_changes_nothing(lab: Lab, compiled: CompiledView) -> None:
@@ -57,12 +58,8 @@ def test_a_view_that_stops_reading_the_clock_has_no_position_in_the_ticks(lab: L
     recent = {f"{compiled.name}_recent": "SELECT * FROM {view} WHERE {clock} > '2026-01-01'"}
     clocked = lab.compiled(compiled.name, replace(VIEW, present=recent))
     table.deploy_table(lab.connection, clocked)
-    query = (
-        "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset) "
-        "VALUES (%s, 1, %s, 0, %s, 5)"
-    )
-    for topic in clocked.view.topics:
-        lab.connection.execute(query, (compiled.name, topic, topic))
+    topics = clocked.view.topics
+    merged_to(lab.connection, compiled.name, Positions({topic: {0: 5} for topic in topics}, {t: t for t in topics}))
     table.deploy_table(lab.connection, clocked)
     assert merge.positions(lab.connection, clocked).offsets == {"page_view": {0: 5}, TICKS: {0: 5}}
 

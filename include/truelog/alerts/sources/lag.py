@@ -47,16 +47,21 @@ def observe(settings: Settings) -> Observation:
 
 
 def observe_outputs(settings: Settings) -> Observation:
-    """One finding for each output with a problem of its own, and a single one if the relay is down."""
+    """One finding for each output with a problem of its own, and a single one if the relay is down.
+
+    While the relay is down, nothing shows whether rows that wait would wait for another reason, too.
+    """
     with db_snapshot.read_snapshot(settings) as connection:
         assessed = [(each, *output_lag.assess(each, settings)) for each in output_lag.outputs(connection)]
-    stopped = [reason for each, _, reason in assessed if each.is_relay_down]
+    stopped = [(each, reason) for each, _, reason in assessed if each.is_relay_down]
     findings = [
         Finding(_OUTPUT_KIND_OF[verdict], each.view, f"version {each.version}: {reason}")
         for each, verdict, reason in assessed
         if verdict in _OUTPUT_KIND_OF
     ]
-    return Observation((*findings, *(Finding("relay_down", "relay", reason) for reason in stopped[:1])))
+    relay = (Finding("relay_down", "relay", reason) for _, reason in stopped[:1])
+    unseen = (Finding("output_behind", each.view, "").key for each, _ in stopped if each.rows)
+    return Observation((*findings, *relay), frozenset(unseen))
 
 
 def observation(rows: Iterable[LagRow], idle: set[str]) -> Observation:

@@ -348,7 +348,7 @@ COMMENT ON TABLE truelog.application IS 'The desired state and code of each appl
 CREATE TABLE truelog.lease (
     application text PRIMARY KEY, epoch bigint NOT NULL, host text NOT NULL, pid integer NOT NULL,
     incarnation uuid,  -- a random id of the holder, because a database that was restored from a backup issues the same epochs again
-    process_at double precision,  -- the start time of the process, because another process may reuse the pid
+    process_at double precision,  -- when the process started, in seconds from its machine's start: another process may reuse the pid
     code text,  -- that the holder is running
     taken_at timestamptz NOT NULL DEFAULT now(), batch_at timestamptz
 );

@@ -64,7 +64,10 @@ def test_a_relay_that_is_down_is_found_once(
     forget_outputs(outputs)
     for name in ("one", "two"):
         an_output(outputs, name, ago=HOUR)
-    assert keys(alert_lag.observe_outputs(postgresql)) == {"relay_down/relay"}
+    an_output(outputs, "published", sent=1, ago=HOUR)
+    found = alert_lag.observe_outputs(postgresql)
+    assert keys(found) == {"relay_down/relay"}
+    assert {name for name in ("one", "two", "published") if found.sees(f"output_behind/{name}")} == {"published"}
 
 
 def test_the_list_of_outputs(postgresql: Settings, outputs: Connection) -> None:
