@@ -110,14 +110,18 @@ def test_after_a_failure_the_log_is_read(
         assert [offset for offset, *_ in found(again)] == [0, 1]
 
 
+@pytest.fixture(
+    params=[(BatchFiles, "are_for", lambda *_: False), (event_files, "MOST_BYTES", 10)],
+    ids=["many records", "long records"],
+)
+def _is_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*request.param)
+
+
+@pytest.mark.usefixtures("_is_large")
 def test_tasks_decode_a_large_portion(
-    lab: Lab,
-    portions: Portions,
-    compiled: CompiledView,
-    at: Callable[[int], Positions],
-    monkeypatch: pytest.MonkeyPatch,
+    lab: Lab, portions: Portions, compiled: CompiledView, at: Callable[[int], Positions]
 ) -> None:
-    monkeypatch.setattr(portions.files, "are_for", lambda _: False)
     with portions.next(lab.connection, compiled, (at(0), at(6)), again=False) as large:
         assert large.files is None
         rows = large.events[TOPIC].select("offset", "url").collect()  # it has no column that the view does not need
@@ -130,16 +134,3 @@ def test_recent_batches_that_moved_only_other_topics_do_not_keep_a_view_where_it
     portions.recent.add(EventRange({}, at(3), at(3), epochs=EPOCHS), ExitStack(), ())
     with portions.next(lab.connection, compiled, (at(3), at(6)), again=False) as portion:
         assert (portion.end, [offset for offset, *_ in found(portion)]) == (at(6), [4, 5])
-
-
-def test_tasks_decode_a_portion_whose_files_would_be_too_large(
-    lab: Lab,
-    portions: Portions,
-    compiled: CompiledView,
-    at: Callable[[int], Positions],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(event_files, "MOST_BYTES", 10)
-    with portions.next(lab.connection, compiled, (at(0), at(6)), again=False) as long:
-        assert long.files is None
-        assert len(long.events[TOPIC].collect()) == 5
