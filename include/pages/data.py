@@ -174,12 +174,16 @@ def view_alerts(connection: Connection, view: str) -> list[dict[str, Any]]:
 
 @router.get("/quality", dependencies=OF_VIEWS)
 def quality(user: SignedIn, of: str = "", limit: Limit = 60) -> Answer:
-    """The newest log day of each event type, the days of one type (by default a type that failed), and all results."""
+    """The newest log day of each event type, the days of one type (by default a type that failed), and all results.
+
+    A type without a file has old results, and is never the default.
+    """
     types = events.event_names(Settings().events_folder)
     with db_snapshot.read_snapshot(Settings()) as connection:
         newest = quality_history.newest_days(connection)
-        worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])
-        require(of in ("", *types), f"No event type {of!r}")
+        ours = [each for each in newest if each.event in types]
+        worst = next((each.event for each in ours if each.failed), ours[0].event if ours else types[0])
+        require(of in ("", *types, *(each.event for each in newest)), f"No event type {of!r}")
         days = quality_history.days(connection, of or worst, limit)
         by_day = quality_history.results_by_day(connection, _MOST_QUALITY_DAYS)
         ended = quality_history.ended_days(connection, _MOST_QUALITY_DAYS)

@@ -31,14 +31,15 @@ _LISTED, _LISTED_BYTES = 50, 300  # records in a list, and what is shown of each
 _SKIPPED = 500
 _LAST = 2**63 - 1
 Partition = Annotated[int, Query(ge=0, le=2**31 - 1)]
+Version = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 Offset = Annotated[int, Query(ge=0, lt=_LAST)]
 
 
 @router.get("/skipped")
-def skipped(user: SignedIn, view: str = "") -> Answer:
-    """The topics that have records, and the records that views skip."""
+def skipped(user: SignedIn, view: str = "", version: Version = None) -> Answer:
+    """The topics that have records, and the records that views skip, by default in the versions that readers see."""
     with db_snapshot.read_snapshot(Settings()) as connection:
-        found = record_report.skipped_records(connection, view or None, _SKIPPED)
+        found = record_report.skipped_records(connection, view or None, version, _SKIPPED)
         topics = event_registry.newest_versions(connection)
     return Answer(skipped=found, topics=sorted(topics), may_read=may_compare(user))
 

@@ -5,13 +5,14 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from runtime.airflow_client import Airflow
 from tests.pages.backfills import wanted
-from tests.pages.browsing import framed, is_wide_enough, open_page
+from tests.pages.browsing import change_answer, framed, is_wide_enough, open_page
 from tests.pages.conftest import USERS
 from tests.pages.plausible import HOSTILE, PAID
 from truelog.control import application
@@ -67,6 +68,21 @@ def test_the_header_says_nothing_to_a_user_who_may_do_everything(watched: Page) 
     with watched.expect_response("**/data/rights"):
         open_page(watched, "alerts")
     expect(watched.locator("#rights")).to_be_hidden()
+
+
+def test_the_grid_of_days_follows_the_comparisons(backfilled: None, watched: Page) -> None:
+    """One that a backfill has triggered at once, and any other within a minute."""
+
+    def end(found: dict[str, Any]) -> None:
+        found["backfills"][0]["days"][0]["report"] = "reconcile__1"
+
+    watched.clock.install()
+    open_page(watched, "backfills")
+    expect(watched.get_by_role("gridcell").first).to_be_visible()
+    with watched.expect_request("**/data/partials?*"):
+        change_answer(watched, re.compile(r"data/backfills\?"), end)
+    with watched.expect_request("**/data/partials?*"):
+        watched.clock.fast_forward(60_000)
 
 
 def test_input_that_is_not_read_is_shown_with_its_reason(unread: None, watched: Page) -> None:

@@ -82,6 +82,21 @@ def test_cube_range_figure_and_column_are_chosen(audience: Settings, watched: Pa
     expect(watched.locator("main tbody tr")).to_have_count(1)
 
 
+def test_cubes_that_get_a_table_later_are_offered(audience: Settings, watched: Page) -> None:
+    offered: list[list[str]] = [[], ["page_views"], ["page_audience", "page_views"]]
+    now = datetime.now(UTC).isoformat()
+
+    def answer(route: Route) -> None:
+        route.fulfill(json={"as_of": now, "cubes": offered.pop(0) if len(offered) > 1 else offered[0]})
+
+    watched.route("**/data/cubes", answer)
+    open_page(watched, "analytics")
+    cube = watched.locator("#form").get_by_label("Cube")
+    expect(cube.locator("option")).to_have_text(["page_views"])
+    expect(cube.locator("option")).to_have_text(["page_audience", "page_views"])
+    expect(cube).to_have_value("page_views")
+
+
 def test_a_late_answer_about_another_cube_does_not_change_the_form(audience: Settings, watched: Page) -> None:
     late: list[Route] = []
 
@@ -152,6 +167,7 @@ def test_a_refused_question_and_an_empty_range_can_be_changed(audience: Settings
 def test_a_range_that_contains_now_is_live(audience: Settings, watched: Page, ends: str) -> None:
     now = datetime.now(UTC)
     fixed = f"since={now - timedelta(hours=1):%Y-%m-%dT%H:%M}&until={now + timedelta(hours=1):%Y-%m-%dT%H:%M}"
+    watched.clock.set_fixed_time(now - timedelta(minutes=10))  # the browser's clock is slow
     open_page(watched, f"analytics?view=page_views&{'hours=1' if ends == 'now' else fixed}")
     total = watched.locator("tr[data-key=all] td").nth(1)
     expect(total).to_have_text(re.compile(r"\d"))

@@ -57,9 +57,10 @@ def test_dead_letters_are_counted_chosen_and_sorted(rejected: Settings, watched:
 
 @pytest.mark.parametrize("watched", ["oncall"], indirect=True)
 def test_what_would_be_sent_again_is_counted_before_it_is_sent(rejected: Settings, watched: Page) -> None:
-    open_page(watched, "dead-letters?hours=24&type=page_view")
+    open_page(watched, "dead-letters?hours=24&type=page_view&skip=100")  # no longer so many
     expect(watched.locator("main")).to_contain_text("truelog dead-letters replay --since 24h --type page_view")
     expect(watched.locator("figure.chart")).to_contain_text("Dead letters in each 60 min")
+    assert "skip" not in watched.url
     watched.get_by_role("button", name="Send 3 dead letters again").click()
     dialog = watched.locator("dialog")
     expect(dialog).to_contain_text("No event would be sent.")

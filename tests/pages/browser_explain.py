@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from runtime.airflow_client import Airflow
 from tests.pages.browsing import is_wide_enough, open_page
@@ -57,6 +57,19 @@ def test_a_row_is_explained_by_its_events(
         0
     )  # before an answer, there is only a question
     expect(watched).to_have_url(re.compile("before=page_view%3A0%3A1"))
+
+
+def test_the_cost_is_asked_again_after_an_error(readable: Settings, watched: Page) -> None:
+    answered: list[Route] = []
+
+    def refuse(route: Route) -> None:
+        answered.append(route)
+        route.fulfill(status=409, json={"detail": "The object store does not answer"})
+
+    watched.route("**/data/explain/cost?*", refuse, times=1)
+    open_page(watched, "explain?view=page_views&where=host+is+NULL")
+    expect(watched.get_by_role("button", name="Explain")).to_be_visible()
+    assert len(answered) == 1
 
 
 @pytest.mark.parametrize("watched", ["analyst"], indirect=True)

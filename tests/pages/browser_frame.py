@@ -2,11 +2,12 @@
 
 import re
 from datetime import timedelta
+from typing import Any
 
 from playwright.sync_api import Page, expect
 
 from tests.builders.alerts import an_alert
-from tests.pages.browsing import framed, open_page
+from tests.pages.browsing import change_answer, framed, open_page
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
@@ -113,6 +114,23 @@ def test_each_mark_of_the_timeline_leads_to_what_it_shows(watched: Page) -> None
     expect(watched.locator("h1:visible")).to_contain_text("page_views")
 
 
+def test_a_page_of_the_timeline_whose_entries_have_left_the_range_becomes_the_last_one(watched: Page) -> None:
+    left = [150]
+
+    def several(found: dict[str, Any]) -> None:
+        one = found["occurrences"][0] | {"kind": "start"}
+        found["occurrences"] = [one | {"subject": f"app{n}"} for n in range(left[0])]
+
+    change_answer(watched, re.compile(r"data/timeline\?"), several)
+    open_page(watched, "timeline")
+    watched.get_by_role("button", name="Next").click()
+    rows = watched.locator("main tbody tr")
+    expect(rows).to_have_count(50)
+    left[0] = 95
+    watched.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # which refreshes at once
+    expect(rows).to_have_count(95)
+
+
 def test_the_crosshair_is_in_all_charts_and_the_legend_switches_lines(watched: Page) -> None:
     open_page(watched, "lag?reader=page_audience&hours=6&partitions=1")
     charts = watched.locator("figure.chart")
@@ -158,6 +176,16 @@ def test_a_chart_of_the_past_marks_changes_and_times_without_a_sample(watched: P
     watched.get_by_label("Until (UTC)").fill("")
     watched.get_by_label("Until (UTC)").blur()
     expect(watched.locator("figure.chart")).to_have_count(3)
+
+
+def test_a_chart_draws_more_values_than_a_call_has_arguments(watched: Page) -> None:
+    open_page(watched, "operations")
+    text = watched.evaluate("""async () => {
+      const { chart } = await import("/truelog/static/chart.js");
+      const at = Array.from({ length: 200_000 }, (_, n) => n);
+      return chart({ title: "Many", at, series: [{ name: "Each", values: at }] }).textContent;
+    }""")
+    assert "200,000" in text
 
 
 def test_the_freshness_of_views_is_compared_in_one_chart(watched: Page) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.builders.views import an_exclusion
 from tests.library.versions.two_versions import TwoVersions
 from tests.pages.browsing import open_page
 
@@ -42,3 +43,8 @@ def test_an_analyst_sees_the_stages_and_moves_nobody(versions: TwoVersions, watc
     assert second.get_by_role("button").all_inner_texts() == ["Compare rows…", "Move readers here…"]
     assert second.locator("button:enabled").count() == 0
     expect(second).to_contain_text("Requires permission to trigger the cut_over DAG.")
+    an_exclusion(versions.connection, versions.name, 7, version=2, error="DivideByZero")
+    watched.reload()
+    second.get_by_role("link").click()
+    expect(watched.locator("main")).to_contain_text(f"Records that version 2 of {versions.name} skips")
+    expect(watched.locator("main tbody")).to_contain_text("DivideByZero")

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -72,6 +73,20 @@ def test_rows_are_sorted_by_their_headers_and_paged(watched: Page) -> None:
     expect(rows).to_contain_text("51 to 100")
     assert "skip=50" in watched.url
     assert "order=views" in watched.url
+
+
+def test_a_condition_on_a_relation_keeps_a_column_that_the_view_lacks(watched: Page) -> None:
+    def lack(found: dict[str, Any]) -> None:
+        found["columns"] = [each for each in found["columns"] if each["name"] != "views"]
+
+    change_answer(watched, re.compile(r"data/view\?"), lack)
+    open_page(watched, "view?name=page_views&relation=page_views_busiest&where=views%3E%3D1")
+    column = watched.locator(".filter").get_by_label("Column")
+    expect(column.locator("option")).to_have_text(["host", "views"])
+    expect(column).to_have_value("views")
+    watched.get_by_role("button", name="Show", exact=True).click()
+    expect(watched.locator("#answer")).to_contain_text("shop.example")
+    assert "where=views%3E%3D1" in watched.url
 
 
 def test_a_late_answer_does_not_replace_newer_rows(watched: Page) -> None:

@@ -13,6 +13,7 @@ from pages.files import TABS
 from runtime import airflow
 from runtime.airflow_client import Airflow
 from tests.builders.applications import forget_application, many_operations
+from tests.builders.quality import an_event_validation
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE, PAID
 from truelog.alerts import store as alert_store
@@ -360,6 +361,20 @@ def test_the_page_of_a_reconciliation_gets_every_digit(users: dict[str, Airflow]
     assert [(each["streamed"]["views"], each["streamed"]["note"]) for each in changed] == [("3", None)]
     found = json.load(fetch(users["analyst"], "GET", "data/reconciliation?id=60"))
     assert PAID in [tuple((each[side] or {}).get("paid") for side in ("before", "after")) for each in found["repairs"]]
+
+
+def test_old_results_of_a_type_without_a_file_are_shown_only_on_request(
+    pages: Settings, users: dict[str, Airflow]
+) -> None:
+    def shown(query: str) -> str:
+        return str(json.load(fetch(users["analyst"], "GET", f"data/quality{query}"))["of"])
+
+    with connect(pages, autocommit=True) as connection:
+        an_event_validation(connection, "away", datetime(2026, 1, 1, tzinfo=UTC), success=False, failed=["too few"])
+        try:
+            assert (shown(""), shown("?of=away")) == ("page_view", "away")
+        finally:
+            connection.execute("DELETE FROM truelog.validation WHERE event = 'away'")
 
 
 def test_a_timeline_says_that_earlier_entries_are_left_out(pages: Settings, users: dict[str, Airflow]) -> None:

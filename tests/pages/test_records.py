@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from runtime.airflow_client import Airflow
-from tests.builders.views import a_view, forget, merged_to
+from tests.builders.log import forget_exclusions
+from tests.builders.views import a_view, an_exclusion, forget, merged_to
 from tests.chosen_views import copy_views
 from tests.library.archive_files import TOPIC
 from tests.pages.archived_records import VALID
@@ -130,6 +131,23 @@ def test_a_look_at_a_record_needs_a_right_and_is_recorded(
     listed = json.load(fetch(users["analyst"], "GET", "data/skipped?view=page_audience"))
     assert [(each["topic"], each["offset"]) for each in listed["skipped"]] == [(TOPIC, 2)]
     assert listed["may_read"] is False
+
+
+def test_a_version_that_readers_do_not_see_has_its_own_skipped_records(
+    pages: Settings, users: dict[str, Airflow]
+) -> None:
+    def offsets(path: str) -> list[int]:
+        return [each["offset"] for each in json.load(fetch(users["analyst"], "GET", path))["skipped"]]
+
+    with connect(pages, autocommit=True) as connection:
+        for version in (1, 2):
+            an_exclusion(connection, "click_through", version, version=version)
+        try:
+            found = [offsets(f"data/skipped?view=click_through{each}") for each in ("", "&version=1", "&version=2")]
+        finally:
+            forget_exclusions(connection, "click_through")
+    assert found == [[1], [1], [2]]
+    assert fetch(users["analyst"], "GET", "data/skipped?view=click_through&version=no").status == 422
 
 
 def test_newest_records_are_listed_by_moment_and_key(

@@ -187,6 +187,10 @@ def test_each_type_of_column_is_exported(filled: Settings, tmp_path: Path) -> No
         "y": ("'2026-01-01'::date", date(2026, 1, 1)),
         "x": ("NULL::text", None),
         "j": ("'1 day'::interval", "1 day"),
+        "p": ("0.2500::numeric", "0.2500"),
+        "z": ("0::numeric", "0"),
+        "a": ("ARRAY[0.10, 2, NULL, 'NaN']::numeric[]", ["0.10", "2", None, "NaN"]),
+        "o": ("""'{"a": 1.50, "b": ["c", null]}'::jsonb""", '{"a":1.50,"b":["c",null]}'),
     }
     selected = ", ".join(f"{expression} AS {name}" for name, (expression, _) in values.items())
     with connect(filled) as connection:

@@ -42,7 +42,7 @@ export function show(given, { shown, form }) {
     chart: given.get("chart") ?? LINES,
     where: given.getAll("where"),
   };
-  let isFixed = since !== "", cubes = null, last = null, asked = "", offered = "";
+  let isFixed = since !== "", cubes = [], last = null, asked = "", answeredAt = -Infinity, offered = "";
   const place = h("section", { id: "events", "aria-label": "Archived events" }), events = eventsIn(place);
   shown.after(place);
 
@@ -55,16 +55,21 @@ export function show(given, { shown, form }) {
 
   // A range that ended a day ago hardly changes, so its answer is kept. The figures of a long range are asked less often.
   async function fetchFigures() {
-    cubes ??= (await ask("data/cubes")).cubes;
-    if (!cubes.length) return { as_of: new Date().toISOString() };
+    // The clock of the server may show another time.
+    const isDue = (performance.now() - answeredAt) / 1000 >= secondsBetween() - 1;
+    if (!cubes.length || isDue) {
+      const found = await ask("data/cubes"); // a cube appears once it has a table
+      cubes = found.cubes;
+      if (!cubes.length) return found;
+    }
     if (!state.view) state.view = cubes.includes("page_views") ? "page_views" : cubes[0];
     const query = question(), text = JSON.stringify(query);
-    const seconds = secondsBetween();
-    if (text !== asked || (Date.now() - Date.parse(last.as_of)) / 1000 >= seconds - 1) {
+    if (text !== asked || isDue) {
       const found = await ask("data/analytics", query).catch((error) => refused(error, text));
       if (!isAsked(text)) return found; // `live` drops it, too
       last = found;
       asked = text;
+      answeredAt = performance.now();
     }
     offer(last);
     return last;
@@ -113,7 +118,7 @@ export function show(given, { shown, form }) {
 
   // Each cube has its own key columns and figures. The field that had the focus has it again.
   function offer(found) {
-    const text = [found.view, isFixed, found.keys, state.by, found.order].join();
+    const text = [cubes, found.view, isFixed, found.keys, state.by, found.order].join();
     if (text === offered) return;
     offered = text;
     const cube = choose("Cube", [...new Set([...cubes, found.view])], found.view, {
@@ -122,14 +127,8 @@ export function show(given, { shown, form }) {
     const range = choose("Time range", CHOICES, isFixed ? FIXED : state.hours, {
       change: () => rangeChosen(range.value),
     });
-    const by = choose(
-      "Break down by",
-      [["", "Total only"], ...found.keys.map((each) => [each, `By ${each}`])],
-      state.by,
-      {
-        change: () => change({ by: by.value }),
-      },
-    );
+    const keys = [["", "Total only"], ...found.keys.map((each) => [each, `By ${each}`])];
+    const by = choose("Break down by", keys, state.by, { change: () => change({ by: by.value }) });
     const order = choose("Figure", found.columns.map((each) => each.name), found.order, {
       change: () => change({ order: order.value }),
     });

@@ -22,7 +22,14 @@ export function show(given, { shown, form }) {
   let skip = Number(given.get("skip")) || 0, chosen = null, done = "";
   const again = live(shown, () => ask("data/backfills", { skip }), 3, (found) => {
     if (!chosen) chosen = begin(found, given, form, () => again());
-    const finished = found.backfills.map((each) => `${each.id} ${each.progress.done} ${each.completed_at}`).join();
+    const finished = JSON.stringify(
+      found.backfills.map(({ id, progress, completed_at: ended, days }) => [
+        id,
+        progress.done,
+        ended,
+        days.map((one) => one.report),
+      ]),
+    );
     if (done && done !== finished) chosen.refresh();
     done = finished;
     return [

@@ -14,10 +14,9 @@ export function chart(given) {
   const { title, at, series, unit } = given;
   const width = chartWidth(), first = at[0], last = Math.max(at.at(-1), first + 1);
   const lines = withValues(series.map((each, n) => ({ ...each, n, hidden: hidden.has(`${title} ${each.name}`) })));
-  const highest = Math.max(
-    unit === "time" ? 0.1 : 1,
-    ...lines.filter((each) => !each.hidden).flatMap((each) => each.values).filter((v) => v !== null),
-  );
+  // Many partitions have more values than a call can have arguments.
+  const highest = lines.filter((each) => !each.hidden).flatMap((each) => each.values)
+    .reduce((most, v) => Math.max(most, v ?? 0), unit === "time" ? 0.1 : 1);
   const { write, top, label } = axis(given, highest);
   const { step, times } = roundTimes(first, last, width - LEFT - RIGHT);
   const place = (time) => LEFT + ((width - LEFT - RIGHT) * (time - first)) / (last - first);

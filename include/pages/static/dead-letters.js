@@ -3,7 +3,7 @@ import { keepInAddress, pairs } from "./address.js";
 import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
 import { bytes, count, duration, h, marked, moment, number, seen, table, value } from "./kit.js";
-import { choose, pager, sortHead } from "./list.js";
+import { choose, pager, skipWithin, sortHead } from "./list.js";
 import { recordLink } from "./records.js";
 import { sendAgain } from "./send-again.js";
 
@@ -41,6 +41,8 @@ export function show(given, { shown, form }) {
           .children,
       );
       type.value = state.type; // an option that moves between lists is chosen in the new one
+      const skip = skipWithin(found.skip, PAGE, found.total);
+      if (skip !== found.skip) change({ skip }); // dead letters leave the time range
       return drawn(found, change, again);
     },
   );

@@ -38,14 +38,13 @@ export function show(given, { shown }) {
     shown,
     async () => {
       const found = await ask("data/explain", pairs(question));
-      cost ??= await ask("data/explain/cost", { view: question.view }).catch((error) => ({ refused: error.message }));
       if (found.may_read && found.answered && answer?.id !== found.answered.id) {
         answer = await ask(
           "data/explanation",
           { id: found.answered.id },
         );
       }
-      return { ...found, question, cost, answer };
+      return { ...found, question, cost: await findCost(), answer };
     },
     3,
     (found) => drawn(found, start),
@@ -53,6 +52,15 @@ export function show(given, { shown }) {
       { run, answer: shownAnswer },
     ) => (run && !run.over ? "The explanation is running" : shownAnswer ? "The explanation is ready" : ""),
   );
+
+  // An error may be over at the next round.
+  async function findCost() {
+    try {
+      return cost ??= await ask("data/explain/cost", { view: question.view });
+    } catch (error) {
+      return { refused: error.message };
+    }
+  }
 
   // The button is disabled once the run is known. A second click before that starts no second run.
   async function start() {

@@ -1,9 +1,10 @@
 // The grid of days and views: each cell shows whether a day of a view was recomputed, and what followed. Days without
 // data in the log have no column. A range of days is chosen by dragging, or with the keyboard: the arrow keys move, and
 // with Shift they extend the range.
-import { ask } from "./live.js";
+import { ask, latest } from "./live.js";
 import { h, moment, sentence } from "./kit.js";
 
+const SECONDS = 60; // between two looks, because any later comparison may change a state
 const LABELS = {
   NEVER: "Never recomputed",
   UNFINISHED: "Not finished",
@@ -24,6 +25,7 @@ export function dayGrid({ since, until, mayChoose }, choose, informed) {
   const to = h("input", { type: "date", "aria-label": "Grid to", value: until });
   const body = h("div", { class: "wide" });
   const trouble = h("p", { role: "alert", class: "means", hidden: true });
+  const read = latest(() => ask("data/partials", { since: from.value, until: to.value }));
   let days = [], cells = new Map(), anchor = null, focused = null, dragging = false, shape = "";
   const summary = mayChoose
     ? "Days and views: drag over days, or use the arrow keys with Shift, to choose a range"
@@ -31,7 +33,7 @@ export function dayGrid({ since, until, mayChoose }, choose, informed) {
 
   async function refresh() {
     try {
-      const found = await ask("data/partials", { since: from.value, until: to.value });
+      const found = await read();
       if (shape !== (shape = [...found.log_days, ...found.views].join())) build(found);
       for (const cell of cells.values()) mark(cell, { state: "NEVER" });
       for (const each of found.days) {
@@ -193,5 +195,6 @@ export function dayGrid({ since, until, mayChoose }, choose, informed) {
     ),
   );
   refresh();
+  setInterval(refresh, SECONDS * 1000);
   return { element, refresh, show };
 }

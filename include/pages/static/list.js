@@ -29,6 +29,11 @@ export function sorted(rows, valueOf, descending) {
   return [...rows.filter(known).sort(order), ...rows.filter((each) => !known(each))];
 }
 
+// How many rows a page skips: as many as asked, or those before the last page if no page is left there.
+export function skipWithin(skip, limit, total) {
+  return skip < total ? skip : limit * Math.max(0, Math.ceil(total / limit) - 1);
+}
+
 // Buttons for the previous and the next page, and which rows this page shows.
 export function pager({ skip, limit, shown, more, total }, go) {
   if (!skip && !more) {

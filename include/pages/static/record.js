@@ -1,6 +1,6 @@
 // One archived record with its raw bytes, and the records that views skip. A record is read once, because each look at
 // it is recorded.
-import { keepInAddress } from "./address.js";
+import { keepInAddress, pairs } from "./address.js";
 import { ask, latest, live } from "./live.js";
 import { badge, bytes, h, link, moment, number, seen, seenLines, sentence, table, value } from "./kit.js";
 import { SPANS as LETTER_SPANS } from "./dead-letters.js";
@@ -29,14 +29,15 @@ const SEARCHES = {
 };
 
 export function show(given, { shown, form }) {
-  const view = given.get("view") ?? "";
+  const view = given.get("view") ?? "", version = given.get("version") ?? "";
+  const skips = version ? `version ${version} of ${view} skips` : view ? `${view} skips` : "views skip";
   const state = Object.fromEntries(PLACE.map((each) => [each, given.get(each) ?? ""]));
   let current = null; // the record that is shown, or why there is none
   const read = latest((place) => ask("data/record", place).catch((error) => ({ trouble: error.message })));
   let newest = null; // the list of a topic's newest records, for users who may look at records
   const again = live(
     shown,
-    () => ask("data/skipped", { view }).then((found) => ({ ...found, current })),
+    () => ask("data/skipped", pairs({ view, version })).then((found) => ({ ...found, current })),
     30,
     (found) => {
       if (!form.hasChildNodes() && found.may_read) {
@@ -47,7 +48,7 @@ export function show(given, { shown, form }) {
       return [
         ...heading(found),
         ...(newest?.drawn() ?? []),
-        h("h2", {}, view ? `Records that ${view} skips` : "Records that views skip"),
+        h("h2", {}, `Records that ${skips}`),
         skippedTable(found),
       ];
     },

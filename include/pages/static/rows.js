@@ -94,12 +94,17 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
     const row = h(
       "span",
       { class: "filter" },
-      choose("Column", known, column),
+      columnChoice(column),
       operator,
       values,
       h("button", { type: "button", "aria-label": "Remove this filter", click: () => row.remove() }, "×"),
     );
     return row;
+  }
+
+  // The column of a condition stays, also while the columns of its relation are unknown.
+  function columnChoice(column) {
+    return choose("Column", known.includes(column) ? known : [column, ...known], column);
   }
 
   function stated() {
@@ -115,6 +120,7 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
   function offer(names) {
     if (chosen.hasChildNodes() && names.join() === known.join()) return;
     known = names;
+    for (const each of filters.querySelectorAll("[aria-label=Column]")) each.replaceWith(columnChoice(each.value));
     const boxes = names.map((each) =>
       h("input", { type: "checkbox", value: each, checked: !state.columns || state.columns.split(",").includes(each) })
     );

@@ -3,7 +3,7 @@ import { keepInAddress } from "./address.js";
 import { ask, live } from "./live.js";
 import { h, leaveFrame, link, moment, number, s, seen, since, table } from "./kit.js";
 import { brief, markAddress, toTarget } from "./links.js";
-import { pager } from "./list.js";
+import { pager, skipWithin } from "./list.js";
 import { details, operation } from "./operations.js";
 import { chartWidth, roundTimes, tickText } from "./time-axis.js";
 import { asked, timeRange } from "./time-range.js";
@@ -38,38 +38,43 @@ export function show(given, { shown, form }) {
     keepInAddress(state);
     again();
   }));
-  const again = live(shown, () => ask("data/timeline", asked(state)), 10, ({ occurrences, more, begins, ends }) => [
-    more ? h("p", { class: "means" }, newestOf(occurrences)) : null,
-    plot(occurrences, Date.parse(begins), Date.parse(ends)),
-    table(
-      [{ title: "Time (UTC)", sort: "descending" }, "Event", "Target", "Duration", "By", "Details"],
-      occurrences.slice(skip, skip + PAGE).map((each) => [
-        moment(each.begins),
-        name(each.kind),
-        toTarget(each.kind, each.subject),
-        each.ends === each.begins ? "" : each.ends ? since(each.begins, each.ends) : "Not ended",
-        each.by === "airflow" ? "Airflow" : seen(each.by),
-        h("span", { class: "value" }, about(each)),
-      ]),
-      "Nothing happened in this time range.",
-      {
-        caption: "Newest first",
-        keys: occurrences.slice(skip, skip + PAGE).map((each) => `${each.kind}-${each.subject}-${each.begins}`),
-      },
-    ),
-    occurrences.length > PAGE
-      ? pager({
-        skip,
-        limit: PAGE,
-        shown: Math.min(PAGE, occurrences.length - skip),
-        more: skip + PAGE < occurrences.length,
-        total: occurrences.length,
-      }, (to) => {
-        skip = to;
-        again.redraw();
-      })
-      : null,
-  ]);
+  const again = live(shown, () => ask("data/timeline", asked(state)), 10, ({ occurrences, more, begins, ends }) => {
+    skip = skipWithin(skip, PAGE, occurrences.length); // entries leave the time range
+    const entries = occurrences.slice(skip, skip + PAGE);
+    return [
+      more ? h("p", { class: "means" }, newestOf(occurrences)) : null,
+      plot(occurrences, Date.parse(begins), Date.parse(ends)),
+      list(entries),
+      occurrences.length > PAGE
+        ? pager({
+          skip,
+          limit: PAGE,
+          shown: entries.length,
+          more: skip + PAGE < occurrences.length,
+          total: occurrences.length,
+        }, (to) => {
+          skip = to;
+          again.redraw();
+        })
+        : null,
+    ];
+  });
+}
+
+function list(entries) {
+  return table(
+    [{ title: "Time (UTC)", sort: "descending" }, "Event", "Target", "Duration", "By", "Details"],
+    entries.map((each) => [
+      moment(each.begins),
+      name(each.kind),
+      toTarget(each.kind, each.subject),
+      each.ends === each.begins ? "" : each.ends ? since(each.begins, each.ends) : "Not ended",
+      each.by === "airflow" ? "Airflow" : seen(each.by),
+      h("span", { class: "value" }, about(each)),
+    ]),
+    "Nothing happened in this time range.",
+    { caption: "Newest first", keys: entries.map((each) => `${each.kind}-${each.subject}-${each.begins}`) },
+  );
 }
 
 function newestOf({ length }) {

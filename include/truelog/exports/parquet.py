@@ -1,6 +1,5 @@
 """Exports the rows of a view as Parquet, with typed columns."""
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from truelog.exports.rows import Rows
+from truelog.storage import exact_json
 from truelog.support.errors import BadInput
 
 _ROWS = 10_000  # in a row group
@@ -32,7 +32,7 @@ _TEXT = pa.string()
 
 
 def write_parquet(found: Rows, file: IO[bytes]) -> None:
-    """Write the rows. A column whose type is not listed here becomes text.
+    """Write the rows. A column whose type is not listed here becomes text: as it is, or as JSON.
 
     Raises:
         BadInput: Parquet cannot store one of the values.
@@ -56,13 +56,9 @@ def _arrow_type(type_: str) -> pa.DataType:
 def _array(name: str, type_: pa.DataType, texts: Iterable[str | None]) -> pa.Array:
     convert = _converter(type_)
     try:
-        return pa.array([None if text is None else convert(_parsed(text)) for text in texts], type_)
+        return pa.array([None if text is None else convert(exact_json.read(text)) for text in texts], type_)
     except (ValueError, pa.ArrowException) as wrong:
         raise BadInput(f"Parquet cannot store a value of {name}: {wrong}. Use CSV or JSON") from wrong
-
-
-def _parsed(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal)
 
 
 def _converter(type_: pa.DataType) -> Callable[[Any], Any]:
@@ -76,6 +72,8 @@ def _converter(type_: pa.DataType) -> Callable[[Any], Any]:
         pa.binary(): lambda text: bytes.fromhex(text.removeprefix("\\x")),
         pa.date32(): date.fromisoformat,
         pa.timestamp("us", tz="UTC"): datetime.fromisoformat,
-        pa.string(): lambda value: value if isinstance(value, str) else json.dumps(value, default=str),
+        pa.string(): exact_json.text,
     }
-    return Decimal if pa.types.is_decimal(type_) else converters.get(type_, lambda value: value)
+    if pa.types.is_decimal(type_):
+        return lambda value: Decimal(exact_json.text(value))
+    return converters.get(type_, lambda value: value)

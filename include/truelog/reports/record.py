@@ -101,13 +101,13 @@ def record_readers(settings: Settings, place: Place) -> list[RecordReader]:
     return readers
 
 
-def skipped_records(connection: Connection, view: str | None, limit: int) -> list[SkippedRecord]:
-    """The records that deployed versions of views skip, the newest first."""
+def skipped_records(connection: Connection, view: str | None, version: int | None, limit: int) -> list[SkippedRecord]:
+    """The records that this version of views skips, by default the deployed version of a view; the newest first."""
     rows = connection.execute(
-        'SELECT view, version, topic, partition, "offset", error FROM truelog.exclusion '
-        "JOIN truelog.deployed USING (view, version) WHERE view = coalesce(%s, view) "
+        'SELECT view, e.version, topic, partition, "offset", error FROM truelog.exclusion e '
+        "JOIN truelog.deployed d USING (view) WHERE view = coalesce(%s, view) AND e.version = coalesce(%s, d.version) "
         'ORDER BY noticed_at DESC, view, topic, partition, "offset" LIMIT %s',
-        (view, limit),
+        (view, version, limit),
     ).fetchall()
     return [SkippedRecord(*row) for row in rows]
 

@@ -89,7 +89,7 @@ class TwoVersions:
 
     def forget(self) -> None:
         forget_application(self.connection, self.application)
-        for table in ("version_share", "position", "reconciliation", "standing", "view"):
+        for table in ("version_share", "position", "exclusion", "reconciliation", "standing", "view"):
             self.connection.execute(
                 sql.SQL("DELETE FROM {} WHERE view = %s").format(sql.Identifier("truelog", table)), (self.name,)
             )
