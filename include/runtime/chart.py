@@ -29,13 +29,14 @@ PREPARE = (
     *("postgres_password", "analyst_password", "airflow_password"),
     *("erasure_secret", "admin_key", "producer_key", "reader_key"),
 )
-# Airflow's tasks do the duties of the principals, send alerts and report lineage. `truelog doctor` signs in as each
-# role.
+# Airflow's tasks do the duties of the principals, send alerts and report lineage. People use the CLI in this pod:
+# `truelog doctor` signs in as each role, and `truelog notifications add` looks the channel up.
 AIRFLOW = (
     *(*_STORES, _OAUTH, *PRINCIPALS, *ROLES, *_AIRFLOW_USERS),
     *("airflow_password", "airflow_fernet_key", "airflow_jwt_secret", "airflow_secret_key"),
     *("erasure_secret", "alertmanager_url", "alertmanager_token", "pagerduty_key", "heartbeat_url"),
     *("openlineage_url", "openlineage_api_key", "spans_headers", "schema_registry_password"),
+    "notification_channels",
 )
 # The operators of the stores know these. The platform generates the others.
 GIVEN = (*(each for each in _STORES if each != "database_password"), "postgres_password")

@@ -5,7 +5,11 @@ from datetime import datetime, timedelta
 from psycopg import sql
 
 from tests.builders.rows import NO_TIME, before_now, insert
+from tests.deadline import until
+from truelog.control.application import load_status
+from truelog.control.lease import Lease
 from truelog.storage.database import Connection
+from truelog.support.errors import ServiceDown
 
 
 def an_application(connection: Connection, application: str, *, wish: str | None = None) -> None:
@@ -64,6 +68,17 @@ def last_batch(connection: Connection, application: str, *, ago: timedelta = NO_
 def took_lease(connection: Connection, application: str, *, ago: timedelta) -> None:
     """Change when the holder took the lease."""
     connection.execute("UPDATE truelog.lease SET taken_at = now() - %s WHERE application = %s", (ago, application))
+
+
+def end_lease(connection: Connection, lease: Lease) -> None:
+    """End the session that holds the lease. PostgreSQL releases the session's lock a moment later."""
+
+    def released() -> None:
+        if load_status(connection, lease.holder.application).alive:
+            raise ServiceDown("the lock is held")
+
+    lease.release()
+    until(released, 10, "the release of the lock")
 
 
 def runs_on(connection: Connection, application: str, host: str) -> None:

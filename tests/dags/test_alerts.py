@@ -1,9 +1,7 @@
 """Tests of the alert DAGs: which DAGs exist, what the task does when a receiver is down, and the heartbeat."""
 
-import socketserver
-import threading
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from tests.dags.dag_files import load_dags
 from tests.dags.looks import payload
 from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
+from tests.library.mail_server import mail_server
 from truelog.alerts import store as alert_store
 from truelog.alerts.delivery import deliver
 from truelog.alerts.kind import KINDS
@@ -23,7 +22,7 @@ from truelog.alerts.rules import Finding, NotificationPolicy, Observation, Sourc
 from truelog.alerts.scheduler import SOURCES, record
 from truelog.reports import heartbeat
 from truelog.storage.database import Connection
-from truelog.support.errors import ReceiverDown, ServiceDown
+from truelog.support.errors import NotSetUp, ReceiverDown, ServiceDown
 from truelog.support.settings import PROJECT, Settings
 
 if TYPE_CHECKING:
@@ -172,49 +171,27 @@ def test_the_heartbeat_is_held_back_when_a_problem_could_go_unnoticed(
     assert "a-secret" not in str(down.value)
 
 
-class Mail(socketserver.StreamRequestHandler):
-    """Just enough SMTP to receive one mail."""
-
-    mails: list[str] = []  # noqa: RUF012  every client gets a new handler
-
-    def handle(self) -> None:
-        self._say("220 here")
-        while line := self.rfile.readline().decode().strip().upper():
-            if line == "DATA":
-                self._say("354 go on")
-                mail = b"".join(iter(self.rfile.readline, b".\r\n"))
-                self.mails.append(mail.decode())
-            self._say("221 bye" if line == "QUIT" else "250 fine")
-
-    def _say(self, words: str) -> None:
-        self.wfile.write(f"{words}\r\n".encode())
-
-
-@contextmanager
-def smtp_server() -> Iterator[int]:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mail) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
-
-
-def test_mail_goes_out_through_the_connection_of_airflow(
+def test_each_address_gets_its_mails_through_the_connection_of_airflow(
     airflow_database: None, database: Connection, postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mailed = postgresql.model_copy(
-        update={"alert_email": "ann@example.org, bob@example.org", "pagerduty_key": SecretStr("")}
-    )
-    assert configured(mailed) == ["email"]
-    open_alert(database, "email")
+    """An address that refuses a mail delays no other, and no error quotes it."""
+    ann = postgresql.model_copy(update={"alert_email": "ann@example.org", "pagerduty_key": SecretStr("")})
+    both = ann.model_copy(update={"alert_email": "ann@example.org, bob@example.org,"})
+    assert configured(both) == ["email", "email_2"]
+    open_alert(database, *configured(both))
     extra = "disable_ssl=true&disable_tls=true&from_email=truelog%40example.org&retry_limit=0&timeout=5"
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:1/?{extra}")
-    with pytest.raises(
-        ReceiverDown, match="email did not accept application_down/one open: email: ConnectionRefusedError"
-    ):
-        deliver(mailed, "email")
-    with smtp_server() as port:
-        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:{port}/?{extra}")
-        assert deliver(mailed, "email") == ["application_down/one open"]
-    [mail] = Mail.mails
-    assert "Subject: [critical] the one application is down or hung" in mail
-    assert "bob@example.org" in mail
+    with pytest.raises(ReceiverDown, match=r"email did not accept .*: .* ConnectionRefusedError"):
+        deliver(both, "email")
+    with pytest.raises(NotSetUp, match="do not configure the alert receiver email_2"):
+        deliver(ann, "email_2")
+    with mail_server({"ann@example.org": 450}) as server:
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:{server.port}/?{extra}")
+        with pytest.raises(ReceiverDown, match="the mail server refused the address: 450") as refused:
+            deliver(both, "email")
+        assert deliver(both, "email_2") == ["application_down/one open"]
+        server.refused.clear()
+        assert deliver(both, "email") == ["application_down/one open"]
+    assert server.addresses == [["bob@example.org"], ["ann@example.org"]]
+    assert "Subject: [critical] the one application is down or hung" in server.mails[0]
+    assert "example.org" not in "".join(traceback.format_exception(refused.value))

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from truelog.alerts.receiver import RECEIVERS
+from truelog.alerts.receiver import send
 from truelog.alerts.sources import outbox
 from truelog.storage.database import Connection, connect
 from truelog.storage.locks import Locks
@@ -29,7 +29,7 @@ def deliver(settings: Settings, receiver: str) -> list[str]:
         while notice := outbox.next_notice(connection, receiver):
             label = f"{notice.key} {notice.transition}"
             try:
-                RECEIVERS[receiver].send(settings, notice)
+                send(settings, receiver, notice)
             except NoticeRefused as refused:
                 log.error("%s refused %s permanently: %s", receiver, label, refused)
                 outbox.mark_delivered(connection, notice, str(refused))

@@ -2,43 +2,60 @@
 
     alertmanager    POST /api/v2/alerts on any Alertmanager
     pagerduty       Events API v2
-    email           the `smtp_default` connection in Airflow
+    email           the `smtp_default` connection in Airflow. Each further address is a receiver `email_2`, `email_3` …
 
 Alertmanager and PagerDuty recognise an incident by its key, so a notification that arrives twice counts as one.
 """
 
 import html
+import smtplib
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from truelog.alerts.sources.outbox import Notification
-from truelog.support.errors import ReceiverDown
+from truelog.support.errors import NotSetUp, ReceiverDown
 from truelog.support.http_client import post_json
 from truelog.support.settings import Settings
 
 _NO_END = timedelta(days=365)  # Alertmanager resolves an alert that has no end time after five minutes
 
 
-@dataclass(frozen=True)
-class Receiver:
-    """A receiver of alerts. `is_configured` checks the settings, and `send` delivers one notification.
+def configured(settings: Settings) -> list[str]:
+    """The names of the receivers that the settings configure."""
+    return list(_receivers(settings))
+
+
+def send(settings: Settings, receiver: str, notice: Notification) -> None:
+    """Deliver one notification.
 
     Raises:
+        NotSetUp: the settings do not configure the receiver.
         ReceiverDown: the receiver did not accept the notification, but a later attempt may succeed.
         NoticeRefused: the receiver will never accept the notification.
     """
+    if (deliver := _receivers(settings).get(receiver)) is None:
+        raise NotSetUp(f"the settings do not configure the alert receiver {receiver}: see docs/alerts.md")
+    deliver(settings, notice)
 
-    is_configured: Callable[[Settings], bool]
-    send: Callable[[Settings, Notification], None]
 
+def _receivers(settings: Settings) -> dict[str, Callable[[Settings, Notification], None]]:
+    """How to deliver to each receiver that the settings configure.
 
-def configured(settings: Settings) -> list[str]:
-    """The names of the receivers that the settings configure."""
-    return [name for name, receiver in RECEIVERS.items() if receiver.is_configured(settings)]
+    Each address is a receiver. Otherwise, an address that refuses a mail would delay or repeat the mails of the others.
+    """
+    found: dict[str, Callable[[Settings, Notification], None]] = {}
+    if settings.alertmanager_url.get_secret_value():
+        found["alertmanager"] = _send_to_alertmanager
+    if settings.pagerduty_key.get_secret_value():
+        found["pagerduty"] = _send_to_pagerduty
+    addresses = filter(None, map(str.strip, settings.alert_email.split(",")))
+    for number, address in enumerate(addresses, 1):
+        found["email" if number == 1 else f"email_{number}"] = partial(_send_email, address)
+    return found
 
 
 def links(settings: Settings, notice: Notification) -> tuple[str, str]:
@@ -120,22 +137,18 @@ def _send_to_pagerduty(settings: Settings, notice: Notification) -> None:
     post_json(settings.pagerduty_url, event, {}, settings.alert_answer_seconds)
 
 
-def _send_email(settings: Settings, notice: Notification) -> None:
+def _send_email(address: str, settings: Settings, notice: Notification) -> None:
+    """Send an email. The texts of errors may quote addresses, so the log has their types and codes only."""
     from airflow.providers.smtp.hooks.smtp import SmtpHook
 
     subject, body = email(settings, notice)
-    addresses = [address.strip() for address in settings.alert_email.split(",")]
     try:
         with SmtpHook() as smtp:
-            smtp.send_email_smtp(to=addresses, subject=subject, html_content=body)
+            smtp.send_email_smtp(to=[address], subject=subject, html_content=body)
+    except smtplib.SMTPRecipientsRefused as error:
+        [(code, _)] = error.recipients.values()
+        raise ReceiverDown(f"the mail server refused the address: {code}") from None
+    except smtplib.SMTPResponseException as error:
+        raise ReceiverDown(f"the mail server answered {error.smtp_code}: {type(error).__name__}") from None
     except Exception as error:  # the hook, smtplib and sockets raise many error types; a later attempt may succeed
-        raise ReceiverDown(f"email: {type(error).__name__}: {error}") from error
-
-
-RECEIVERS = {
-    "alertmanager": Receiver(
-        lambda settings: bool(settings.alertmanager_url.get_secret_value()), _send_to_alertmanager
-    ),
-    "pagerduty": Receiver(lambda settings: bool(settings.pagerduty_key.get_secret_value()), _send_to_pagerduty),
-    "email": Receiver(lambda settings: bool(settings.alert_email), _send_email),
-}
+        raise ReceiverDown(f"the `smtp_default` connection failed: {type(error).__name__}") from None

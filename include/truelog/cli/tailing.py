@@ -9,12 +9,18 @@ import typer
 
 from truelog.cli.output import AsJson, print_json, say
 from truelog.storage import exact_json
+from truelog.support.errors import NotSetUp
 from truelog.support.settings import Settings
 
 What = Annotated[str, typer.Argument(metavar="TOPIC|VIEW", help="A view that declares `publish`, or a topic.")]
 Where = Annotated[list[str] | None, typer.Option(help="With a view: the value of a key column, such as reader_id=bob.")]
 Beginning = Annotated[bool, typer.Option("--from-beginning", help="With a topic: begin with its first record.")]
 Number = Annotated[int | None, typer.Option("-n", "--number", min=1, help="End after so many lines.")]
+
+_NO_API = (
+    "the settings here lack the address of the API, or the key of a reader: set TRUELOG_API_HOST, TRUELOG_API_PORT and "
+    "TRUELOG_READER_KEY; `truelog key add NAME --role reader` makes a key"
+)
 
 
 def tail(
@@ -54,6 +60,8 @@ def _changes(settings: Settings, view: str, where: list[str]) -> Iterator[dict[s
     from truelog.client.client import Client
 
     at, key = settings.address("api"), settings.reader_key.get_secret_value()
+    if not at.port or not key:
+        raise NotSetUp(_NO_API)
     with Client(api=f"http://{at.host}:{at.port}", reader_key=key) as client:
         for update in client.subscribe(view, where=where):
             for change in update.changes:

@@ -2,14 +2,17 @@
 
 import smtplib
 import ssl
+import uuid
 from email.message import EmailMessage
+from email.utils import getaddresses
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from truelog.notifications import message as forms
 from truelog.notifications.message import Message
 from truelog.storage import exact_json
-from truelog.support.errors import NotSetUp, ReceiverDown
+from truelog.support.errors import NoticeRefused, NotSetUp, ReceiverDown
 from truelog.support.http_client import authorities, post_text
 from truelog.support.setting_groups.notifications import Channel
 
@@ -71,9 +74,37 @@ def _mail(channel: Channel, message: Message, seconds: float) -> None:
                 raise NotSetUp(_UNENCRYPTED)
             if url.username:
                 server.login(unquote(url.username), unquote(url.password or ""))
-            server.send_message(mail)
+            _hand_over(server, mail, message.id)
     except (smtplib.SMTPException, OSError, ValueError) as error:  # the texts of these errors may quote addresses
         raise ReceiverDown(f"the mail server did not accept it: {type(error).__name__}") from None
+
+
+def _hand_over(server: smtplib.SMTP, mail: EmailMessage, message: uuid.UUID) -> None:
+    """Give the server the mail for each address that has not accepted it yet.
+
+    Raises:
+        ReceiverDown: an address does not accept it for now, or none accepts it.
+        NoticeRefused: an address never accepts it, and the others have it.
+    """
+    addresses, accepted = {each for _, each in getaddresses([mail["To"]])}, _accepted(message)
+    try:
+        left = sorted(addresses - accepted)
+        refused = server.send_message(mail, to_addrs=left)
+        accepted.update(left)
+        accepted.difference_update(refused)
+    except smtplib.SMTPRecipientsRefused as error:
+        refused = error.recipients
+    if not refused:
+        return
+    codes = sorted({code for code, _ in refused.values()})
+    why = f"the mail server refused {len(refused)} of {len(addresses)} addresses: {', '.join(map(str, codes))}"
+    raise NoticeRefused(why) if accepted and codes[0] >= 500 else ReceiverDown(why)
+
+
+@lru_cache(maxsize=1_000)
+def _accepted(_message: uuid.UUID) -> set[str]:
+    """The addresses that have accepted a message in this process. They do not get it again with the next try."""
+    return set()
 
 
 def _made(channel: Channel, message: Message) -> EmailMessage:

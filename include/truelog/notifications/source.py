@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from truelog.notifications import rule_change
+from truelog.schema import declaration_files
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
@@ -66,7 +67,8 @@ def open_source(settings: Settings, connection: Connection, view: str) -> Source
         _close(connection, view)
         return None
     [(version, beginning, last, first, now, clock)] = head
-    keep = _keep(view, settings.views_folder)
+    folder = settings.views_folder
+    keep = _keep(view, folder, declaration_files.digest(folder / f"{view}.py"))
     place = connection.execute(
         "SELECT version, beginning, number FROM truelog.notification_place WHERE view = %s FOR UPDATE", (view,)
     ).fetchall()
@@ -102,6 +104,7 @@ def _close(connection: Connection, view: str) -> None:
 
 
 @cache
-def _keep(view: str, folder: Path) -> timedelta | None:
+def _keep(view: str, folder: Path, _content: str) -> timedelta | None:
+    """How long the view keeps rows. A load takes long, and the notifier outlives changes of the file."""
     keep = catalogue.load_view(view, folder).keep
     return None if keep is None else timedelta(seconds=seconds(keep))

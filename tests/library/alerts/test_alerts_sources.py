@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.builders.applications import a_launch, last_batch
+from tests.builders.applications import a_launch, end_lease
 from tests.builders.comparisons import a_certificate, a_reconciliation
 from tests.builders.log import an_audit
 from tests.builders.quality import an_event_validation
 from tests.builders.rows import before_now
 from tests.builders.views import a_failed_group, a_view, an_exclusion, an_oversized_group, forget
-from tests.deadline import until
 from tests.library.alert_tables import emptied
 from tests.library.judged import judged
 from truelog.alerts.kind import KINDS
 from truelog.alerts.rules import Observation
-from truelog.alerts.sources import applications as alert_applications
 from truelog.alerts.sources import lag as alert_lag
 from truelog.alerts.sources import omissions as alert_omissions
 from truelog.alerts.sources import resources as alert_resources
@@ -33,7 +31,6 @@ from truelog.lag.history import ReaderPoll
 from truelog.lag.report import LagRow
 from truelog.lag.verdict import LagVerdict, Sample
 from truelog.storage.database import Connection
-from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,60 +58,6 @@ def one_view(postgresql: Settings, database: Connection, tmp_path: Path) -> Iter
 def keys(observation: Observation) -> set[str]:
     assert {finding.kind for finding in observation.findings} <= KINDS.keys()
     return {finding.key for finding in observation.findings}
-
-
-# Applications.
-
-
-def die(database: Connection, taken: lease.Lease) -> None:
-    """End the session that holds the lease. PostgreSQL releases the session's lock a moment later."""
-
-    def released() -> None:
-        if application.load_status(database, taken.holder.application).alive:
-            raise ServiceDown("the lock is held")
-
-    taken.release()
-    until(released, 10, "the release of the lock")
-
-
-def test_an_application_from_its_start_to_its_death(postgresql: Settings, database: Connection) -> None:
-    """Before the application's first batch, its alert is unseen. After its death, the next look finds it down."""
-
-    def observed() -> tuple[set[str], bool]:
-        observation = alert_applications.observe(postgresql)
-        return keys(observation), observation.sees("application_down/stream")
-
-    assert observed() == (set(), False)
-    taken = lease.take_lease(postgresql, STREAM)
-    application.declare(database, [STREAM])
-    assert observed() == (set(), False)
-    lease.record_batch(database, taken.holder)
-    assert observed() == (set(), True)
-    die(database, taken)
-    assert observed()[0] == {"application_down/stream"}
-    application.set_desired(database, STREAM, "stopped", "a test")
-    assert observed() == (set(), True)
-
-
-def test_an_application_that_keeps_dying_is_reported(postgresql: Settings, database: Connection) -> None:
-    for reason, minutes in (("down", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("down", 11)):
-        a_launch(database, STREAM, reason, ago=timedelta(minutes=minutes))
-    assert "application_restarting/stream" not in keys(alert_applications.observe(postgresql))
-    a_launch(database, STREAM, ago=timedelta(minutes=5))
-    assert "application_restarting/stream" in keys(alert_applications.observe(postgresql))
-
-
-def test_without_ticks_a_silent_application_is_not_blamed(postgresql: Settings, database: Connection) -> None:
-    """If Kafka is unreachable, there is one incident, with the log as its subject."""
-    away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
-    held = lease.take_lease(postgresql, STREAM)
-    last_batch(database, STREAM, ago=HOUR)
-    application.declare(database, [STREAM])
-    observation = alert_applications.observe(away)
-    die(database, held)
-    assert keys(observation) == {"no_input/log"}
-    assert not observation.sees("application_down/stream")
-    assert observation.findings[0].cause == "no input for stream"
 
 
 # Lag.
@@ -211,7 +154,7 @@ def test_lag_comes_from_the_history(one_view: Settings, database: Connection) ->
     ]
     lag_history.append(database, judged(one_view, history), 3600)
     assert keys(alert_lag.observe(one_view)) == {"stalled/one", "lag_unknown/log"}
-    die(database, taken)
+    end_lease(database, taken)
     assert keys(alert_lag.observe(one_view)) == {"lag_unknown/log"}
 
 

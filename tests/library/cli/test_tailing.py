@@ -62,6 +62,14 @@ def test_a_wrong_use_names_the_cure(view: Published, words: tuple[str, ...], rea
     assert reason in ended.stderr
 
 
+@pytest.mark.parametrize(("setting", "value"), [("TRUELOG_READER_KEY", ""), ("TRUELOG_API_PORT", "0")])
+def test_settings_without_the_api_or_its_key_are_named(view: Published, setting: str, value: str) -> None:
+    """A pod has the settings of its own process only."""
+    ended = truelog("tail", "cart", COLUMNS="200", **{setting: value})
+    assert ended.returncode == 3
+    assert setting in ended.stderr
+
+
 def test_a_refusal_of_the_api_is_explained(view: Published) -> None:
     ended = truelog("tail", "page_views")
     assert ended.returncode != 0

@@ -9,8 +9,8 @@ from pydantic import SecretStr, ValidationError
 from tests.builders.notifications import older_incidents, set_rule
 from tests.deadline import deadline, until
 from tests.library.listener import REFUSES, Listener
+from tests.library.mail_server import MailServer, mail_server
 from tests.library.notifications.found_rows import FoundRows, hit
-from tests.library.notifications.mail_server import mail_server
 from tests.library.notifications.rounds import SECRET, deliver, look, require_try
 from truelog.notifications import history
 from truelog.notifications.channel import send
@@ -80,19 +80,24 @@ def test_a_channel_without_an_address_is_refused(declared: dict[str, str]) -> No
         Channel.model_validate(declared)
 
 
+def to_ann_and_bob(server: MailServer) -> Channel:
+    url = SecretStr(f"smtp://127.0.0.1:{server.port}")
+    return Channel(kind="email", url=url, to="ann@example.org, bob@example.org")
+
+
 def test_a_mail_has_the_text_and_the_row(told: Settings, hits: FoundRows) -> None:
     set_rule(hits.connection, "outage", "hit", "outages", template="$search\n$snippet")
     look(hits.connection)
     hits.change(hit("post:0:1"))
-    with mail_server() as (port, mails):
-        mailed = Channel(kind="email", url=SecretStr(f"smtp://127.0.0.1:{port}"), to="ann@example.org, bob@example.org")
+    with mail_server() as server:
+        mailed = to_ann_and_bob(server)
         closed = mailed.model_copy(update={"url": SecretStr("smtp://ann:a-secret@127.0.0.1:1")})
         deliver(told.model_copy(update={"notification_channels": {"ops": closed}}), hits.connection)
         [failed] = history.deliveries(hits.connection, None, 1)
         assert failed["failed"] == "the mail server did not accept it: ConnectionRefusedError"
         settings = told.model_copy(update={"notification_channels": {"ops": mailed}})
         until(lambda: require_try(settings, hits.connection), 20, "a try")
-    [mail] = mails
+    [mail] = server.mails
     assert "Subject: outages Kafka is down: post:0:1" in mail
     assert "bob@example.org" in mail
     assert "document: post:0:1" in mail
@@ -100,18 +105,57 @@ def test_a_mail_has_the_text_and_the_row(told: Settings, hits: FoundRows) -> Non
     assert f"Idempotency-Key: {delivered['id']}" in mail
 
 
+def test_a_mail_that_one_address_refuses_for_now_goes_to_it_alone_later(told: Settings, hits: FoundRows) -> None:
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    with mail_server({"ann@example.org": 450}) as server:
+        settings = told.model_copy(update={"notification_channels": {"ops": to_ann_and_bob(server)}})
+        deliver(settings, hits.connection)
+        until(lambda: require_try(settings, hits.connection), 20, "a second try")
+        [failed] = history.deliveries(hits.connection, None, 1)
+        assert failed["failed"] == "the mail server refused 1 of 2 addresses: 450"
+        server.refused.clear()
+        until(lambda: require_try(settings, hits.connection), 20, "a last try")
+    [delivered] = history.deliveries(hits.connection, None, 1)
+    assert (delivered["outcome"], delivered["failed"]) == ("delivered", None)
+    assert server.addresses == [["bob@example.org"], ["ann@example.org"]]
+
+
+def test_a_mail_is_refused_if_an_address_never_accepts_it_and_the_others_have_it(
+    told: Settings, hits: FoundRows
+) -> None:
+    """While no address has it, it is tried again: the next try may have another mail server."""
+    set_rule(hits.connection, "outage", "hit", "outages")
+    look(hits.connection)
+    hits.change(hit("post:0:1"))
+    with mail_server({"ann@example.org": 550, "bob@example.org": 554}) as server:
+        settings = told.model_copy(update={"notification_channels": {"ops": to_ann_and_bob(server)}})
+        deliver(settings, hits.connection)
+        [failed] = history.deliveries(hits.connection, None, 1)
+        assert (failed["outcome"], failed["failed"]) == (
+            "waiting",
+            "the mail server refused 2 of 2 addresses: 550, 554",
+        )
+        del server.refused["bob@example.org"]
+        until(lambda: require_try(settings, hits.connection), 20, "a try")
+    [refused] = history.deliveries(hits.connection, None, 1)
+    assert (refused["outcome"], refused["failed"]) == ("refused", "the mail server refused 1 of 2 addresses: 550")
+    assert server.addresses == [["bob@example.org"]]
+
+
 def test_no_password_travels_unencrypted(told: Settings, hits: FoundRows) -> None:
     set_rule(hits.connection, "outage", "hit", "outages")
     look(hits.connection)
     hits.change(hit("post:0:1"))
-    with mail_server() as (port, mails):
-        url = SecretStr(f"smtp://ann:a-secret@127.0.0.1:{port}")
+    with mail_server() as server:
+        url = SecretStr(f"smtp://ann:a-secret@127.0.0.1:{server.port}")
         mailed = Channel(kind="email", url=url, to="ann@example.org")
         deliver(told.model_copy(update={"notification_channels": {"ops": mailed}}), hits.connection)
     [failed] = history.deliveries(hits.connection, None, 1)
     assert failed["failed"].startswith("the mail server does not offer STARTTLS, so the password would travel")
     assert "a-secret" not in failed["failed"]
-    assert mails == []
+    assert server.mails == []
 
 
 def test_an_address_that_is_not_valid_is_never_quoted(told: Settings, hits: FoundRows) -> None:

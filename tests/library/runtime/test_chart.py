@@ -60,6 +60,11 @@ def test_only_services_with_a_role_of_their_own_lack_the_owner() -> None:
     assert [name for name, each in secrets.items() if "kafka_password" in each] == ["lag"]  # it registers event types
 
 
+def test_the_pod_in_which_people_use_the_cli_has_the_channels() -> None:
+    """`truelog notifications add` refuses a channel that its settings lack."""
+    assert "notification_channels" in chart.AIRFLOW
+
+
 def test_the_values_can_set_no_secret() -> None:
     allowed = SCHEMA["properties"]["settings"]["propertyNames"]["enum"]
     assert [name for name in allowed if re.search(r"PASSWORD|SECRET|TOKEN$|_KEY$|SALT|CHANNELS", name)] == []

@@ -318,11 +318,8 @@ def test_containers_use_what_set_up_chose(made: Settings, tmp_path: Path) -> Non
 
 
 RECEIVERS = {"alertmanager_url": "http://alerts:9093", "pagerduty_key": "k", "alert_email": "ann@example.org"}
-ALL_RECEIVERS = RECEIVERS | {
-    "alertmanager_token": "t",
-    "heartbeat_url": "http://beat",
-    "alert_runbooks_url": "http://books",
-}
+ALL_RECEIVERS = RECEIVERS | {"alertmanager_token": "t", "heartbeat_url": "http://beat", "alert_answer_seconds": "3"}
+ALL_RECEIVERS |= {"alert_runbooks_url": "http://books", "alert_keep_seconds": "4"}
 
 
 @pytest.mark.parametrize(("config", "wanted"), [("settings", ALL_RECEIVERS), ("truelog", RECEIVERS)])
@@ -337,6 +334,13 @@ def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, confi
     changed, ours = _inside(config, made, tmp_path / "changed"), Settings(home=made.home)
     assert {name: getattr(changed, name) for name in wanted} == {name: getattr(ours, name) for name in wanted}
     assert configured(changed) == ["alertmanager", "pagerduty", "email"]
+
+
+def test_documented_settings_of_receivers_reach_their_processes() -> None:
+    """`lag` alone needs the interval between reminders. Airflow's tasks do the rest."""
+    table = re.findall(r"^\| `(TRUELOG_\w+)` \|", (PROJECT / "docs" / "alerts.md").read_text(), re.MULTILINE)
+    airflow, lag = ({*re.findall(r"\w+(?==)", COMPOSE["configs"][each]["content"])} for each in ("settings", "truelog"))
+    assert {*table} - airflow == {"TRUELOG_ALERT_REPEAT_SECONDS"} <= lag
 
 
 @pytest.mark.parametrize(
@@ -369,12 +373,13 @@ def test_a_service_that_is_reached_does_not_start_without_its_secrets() -> None:
         assert {each for each, default in defaults.items() if default is None} == wanted
 
 
-def test_channels_of_notifications_are_passed_on(made: Settings, tmp_path: Path) -> None:
-    assert _inside("truelog", made, tmp_path / "untouched").notification_channels == {}
+@pytest.mark.parametrize("config", ["settings", "truelog"])
+def test_channels_of_notifications_are_passed_on(made: Settings, tmp_path: Path, config: str) -> None:
+    assert _inside(config, made, tmp_path / "untouched").notification_channels == {}
     channels = {"ops": {"kind": "webhook", "url": "http://hook", "token": "a b#c"}}
     with (made.home / ENVIRONMENT_FILE).open("a") as file:
         file.write(f"TRUELOG_NOTIFICATION_CHANNELS={json.dumps(channels)}\n")
-    changed = _inside("truelog", made, tmp_path / "changed").notification_channels
+    changed = _inside(config, made, tmp_path / "changed").notification_channels
     assert changed == Settings(home=made.home).notification_channels
     assert changed["ops"].token.get_secret_value() == "a b#c"
 

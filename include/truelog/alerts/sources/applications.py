@@ -4,13 +4,14 @@ An application that is starting because of a release, a request or a start of th
 not healthy yet either.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from truelog.alerts.rules import Finding, Observation
 from truelog.apps import launch_history
 from truelog.apps.liveness import diagnose
 from truelog.control import application
-from truelog.control.application import ApplicationStatus, Diagnosis
+from truelog.control.application import STOPPED, ApplicationStatus, Diagnosis
 from truelog.storage import db_snapshot
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
@@ -39,6 +40,8 @@ def observe(settings: Settings) -> Observation:
             findings.append(Finding("application_restarting", name, f"died or hung {deaths} times within {window}"))
     if silent := [name for name in statuses if diagnoses[name] is Diagnosis.NO_INPUT]:
         findings.append(Finding("no_input", "log", f"no input for {', '.join(silent)}"))
+    elif not _is_input_known(statuses.values(), diagnoses):
+        unseen.add("no_input/log")
     return Observation(tuple(findings), frozenset(unseen))
 
 
@@ -47,6 +50,16 @@ def _is_healthy(status: ApplicationStatus, diagnosis: Diagnosis | None) -> bool:
     if diagnosis in (Diagnosis.DOWN, Diagnosis.HUNG, Diagnosis.NO_INPUT):
         return False
     return not status.alive or status.batch_at is not None
+
+
+def _is_input_known(statuses: Iterable[ApplicationStatus], diagnoses: Mapping[str, Diagnosis | None]) -> bool:
+    """Whether an application has ended a batch since it took its lease, or none is wanted.
+
+    In an outage of Kafka, applications exit after five minutes and start again. While they start, they cannot tell.
+    """
+    wanted = [each for each in statuses if each.desired != STOPPED]
+    working = (each for each in wanted if diagnoses[each.application] in (None, Diagnosis.CHANGED))
+    return not wanted or any(each.alive and each.batch_at and each.batch_at == each.quiet_since for each in working)
 
 
 def _why_down(status: ApplicationStatus, diagnosis: Diagnosis | None, now: datetime) -> str:
