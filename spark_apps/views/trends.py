@@ -9,6 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog import Meaning, Sum, View
+from truelog.text.characters import java_class
+
+# Java's own classes of letters and digits depend on its release. Those of `truelog.text` lack characters of full width.
+_OF_WORDS = rf"{java_class('spaced')}{java_class('unspaced')}\uff10-\uff19\uff41-\uff5a\uff66-\uffdc"
+_LETTER_OR_DIGIT = rf"[0-9a-z]|[{_OF_WORDS}&&[^{java_class('mark')}]]"
 
 # Each term of an hour beside its number in the hour before. A term that is new has 0 there.
 RISING = """
@@ -21,10 +26,10 @@ ON before.hour = now.hour - interval '1 hour' AND (before.kind, before.term) = (
 
 def transform(search: DataFrame, click: DataFrame) -> DataFrame:
     """One row per event and term: each word of a query once, or the clicked URL."""
-    found = F.coalesce("query_words", F.lower(F.trim("query")))
-    words = F.array_distinct(F.split(found, r"\s+"))
+    # A query without words also has no `query_words`.
+    others = F.filter(F.split(F.lower("query"), r"\s+"), lambda text: text.rlike(_LETTER_OR_DIGIT))
+    words = F.array_distinct(F.coalesce(F.split("query_words", " "), others))
     searched = search.select(_hour(), F.lit("word").alias("kind"), F.explode(words).alias("term"))
-    searched = searched.where(F.col("term").rlike(r"[\p{L}\p{N}]"))  # a query without words also has no `query_words`
     clicked = click.select(_hour(), F.lit("url").alias("kind"), F.col("url").alias("term"))
     return searched.unionByName(clicked).withColumn("number", F.lit(1))
 
@@ -54,5 +59,5 @@ VIEW = View(
         "number": "searches with this word, or clicks on this URL",
     },
     owner="search",
-    version=2,
+    version=3,
 )

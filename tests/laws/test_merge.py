@@ -19,6 +19,7 @@ from tests.laws.bench import PER_MINUTE, Bench, make_bench, shaped, starting
 from truelog import Sum, View
 from truelog.kernel import bad_records
 from truelog.kernel.apply_batch import EventRange
+from truelog.support.errors import BadDeclaration
 
 
 def test_each_view_merges_only_the_records_that_it_lacks(lab: Lab) -> None:
@@ -68,19 +69,29 @@ def test_a_time_that_postgresql_cannot_store_is_excluded(lab: Lab, hostile: str,
     assert bad_records.unfounded_exclusions(bench.compiled, events, [("page_view", 0, 7)]) == []
 
 
-@pytest.mark.parametrize("scale", [0, 10])
+@pytest.mark.parametrize("scale", [0, 10, 20])
 def test_decimals_that_would_overflow_a_sum_are_excluded(lab: Lab, scale: int) -> None:
     """The sum of two such decimals may have more than 38 digits, so a batch with both of them could not be merged."""
     text = F.when(F.col("offset").isin(3, 7), "9" * (38 - scale)).otherwise("9" * (28 - scale))
-    amount = text.cast(f"decimal(38,{scale})")
-
-    def transform(page_view: DataFrame) -> DataFrame:
-        return page_view.select(F.lit("all").alias("key"), amount.alias("views"))
-
-    bench = make_bench(lab, View(reads=("page_view",), transform=transform, key=("key",), measures={"views": Sum()}))
+    bench = make_bench(lab, _summed(text.cast(f"decimal(38,{scale})")))
     bench.apply_batch(0, 20)
 
     assert (bench.offset(), bench.excluded()) == (20, [3, 7])
+
+
+def test_a_type_whose_sum_would_overflow_by_few_values_is_refused(lab: Lab) -> None:
+    """With 21 digits after the point, a sum of 38 digits has 17 before it, so 10**9 values of 8 digits overflow it."""
+    with pytest.raises(BadDeclaration, match=r"cannot aggregate decimal\(29,21\); cast it in the transform"):
+        lab.compiled("refused", _summed(F.lit(1).cast("decimal(29,21)")))
+    for short in ("decimal(29,20)", "decimal(28,28)"):
+        assert lab.compiled("accepted", _summed(F.lit("0.5").cast(short)))
+
+
+def _summed(amount: Column) -> View:
+    def transform(page_view: DataFrame) -> DataFrame:
+        return page_view.select(F.lit("all").alias("key"), amount.alias("views"))
+
+    return View(reads=("page_view",), transform=transform, key=("key",), measures={"views": Sum()})
 
 
 @pytest.mark.parametrize(

@@ -36,20 +36,26 @@ def test_each_word_of_a_query_counts_once(rows: Rows) -> None:
         searched("2", "e\u0301cole"),
         searched("3", "Kafka\u00a0ÉCOLE!"),
         searched("4", "東京都"),
+        searched("5", "\u0902"),
     ]
 )
 def test_words_are_found_as_in_all_searches(rows: Rows) -> None:
-    assert terms(rows) == {("word", "ecole"): 3, ("word", "kafka"): 1, ("word", "東京"): 1, ("word", "京都"): 1}
+    found = {"ecole": 3, "kafka": 1, "東京": 1, "京都": 1, "\u0902": 1}
+    assert terms(rows) == {("word", word): number for word, number in found.items()}
 
 
 def test_searches_of_an_older_event_version_keep_their_words(lab: Lab, view: View) -> None:
-    """They have no `query_words`: they are judged by the version that was in force at their offsets."""
-    given = [("Red  LAMP lamp - !", None), ("!! ?", None), ("CafÉ, lamp", "cafe lamp")]
+    """They have no `query_words`: they are judged by the version that was in force at their offsets.
+
+    In every release of Java, letters are those of Unicode 14, and not those of Unicode 15.
+    """
+    given = [("Red  LAMP lamp - !", None), ("!! ? \U0001f600\ufe0f", None), ("CafÉ, lamp", "cafe lamp")]
+    given += [("\u300c \uff2b \u2014 \u2c5f \U0001e4d0", None)]
     rows = [(at("10:00:00"), *each) for each in given]
     search = lab.spark.createDataFrame(rows, "event_time timestamp, query string, query_words string")
     click = lab.spark.createDataFrame([], "event_time timestamp, url string")
     found = [row["term"] for row in view.transform(search, click).collect()]
-    assert sorted(found) == ["cafe", "lamp", "lamp", "red"]
+    assert sorted(found) == ["cafe", "lamp", "lamp", "red", "\u2c5f", "\uff4b"]
 
 
 @example([searched("1", "lamp"), clicked("2", "lamp"), clicked("3", "lamp")])

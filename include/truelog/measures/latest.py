@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from truelog.measures.columns import clean, limited, sql_type
 from truelog.measures.measure import Measure
@@ -27,7 +27,9 @@ class Latest(Measure):
     keeps_one_event = True
 
     def accepts(self, dtype: DataType) -> bool:
-        return isinstance(dtype, StructType) and dtype.fieldNames()[: len(_ORDER)] == list(_ORDER)
+        if not isinstance(dtype, StructType) or dtype.fieldNames()[: len(_ORDER)] != list(_ORDER):
+            return False
+        return not isinstance(dtype["at"].dataType, ArrayType)  # Spark and PostgreSQL order its NULLs differently
 
     def prepare(self, value: Column, dtype: DataType) -> Column:
         assert isinstance(dtype, StructType)  # noqa: S101

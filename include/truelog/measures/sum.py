@@ -12,7 +12,7 @@ from truelog.measures.measure import Measure
 
 _SMALL = (ByteType, ShortType, IntegerType)
 _SUMMED_DIGITS = 28  # of a decimal: 10**10 such values fit into a sum of 38 digits
-_LEAST_LIMIT = 8  # digits before the point, which any scale may have
+_MOST_SCALE = 20  # of a longer decimal: values of 8 digits before the point are summed
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,20 @@ class Sum(Measure):
 
     `int` and smaller types sum to bigint, which 2**32 rows cannot overflow; `bigint` and decimals sum to
     numeric(38, scale). A decimal of more than 28 digits raises an error and its record is excluded. Otherwise a few
-    such decimals would overflow the sum, at a moment that depends on the micro-batches.
+    such decimals would overflow the sum, at a moment that depends on the micro-batches. For the same reason, a type of
+    more than 28 digits with more than 20 of them after the point is rejected.
     """
 
     is_additive = True
 
     def accepts(self, dtype: DataType) -> bool:
-        return isinstance(dtype, (*ColumnTypes.WHOLE, DecimalType))
+        if isinstance(dtype, DecimalType):
+            return dtype.precision <= _SUMMED_DIGITS or dtype.scale <= _MOST_SCALE
+        return isinstance(dtype, ColumnTypes.WHOLE)
 
     def prepare(self, value: Column, dtype: DataType) -> Column:
         if isinstance(dtype, DecimalType) and dtype.precision > _SUMMED_DIGITS:
-            limit = Decimal(10) ** max(_SUMMED_DIGITS - dtype.scale, _LEAST_LIMIT)
+            limit = Decimal(10) ** (_SUMMED_DIGITS - dtype.scale)
             refusal = F.concat(F.lit("a sum cannot take the decimal "), value.cast("string"))
             return require(value, F.abs(value) < limit, refusal)
         return value.cast("decimal(20,0)") if isinstance(dtype, LongType) else value

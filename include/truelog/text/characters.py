@@ -10,12 +10,29 @@ from functools import cache
 from importlib.resources import files
 
 _FILE = files("truelog.text") / "characters.txt"
+_NEIGHBOURS = 24  # ranges, about the root of their number in a class
 
 
 @cache
 def char_class(name: str) -> str:
     """A class, for the brackets of a regular expression of Python or PostgreSQL."""
     return "".join(rf"\U{first:08X}-\U{last:08X}" for first, last in _classes()[name])
+
+
+@cache
+def java_class(name: str) -> str:
+    """The same for Spark, whose regular expressions are those of Java.
+
+    Java compares a character with each range of a class. Here, neighbouring ranges are a class of their own, and Java
+    passes over it if the character is not between its ends.
+    """
+    ranges = _classes()[name]
+    parts = (ranges[start : start + _NEIGHBOURS] for start in range(0, len(ranges), _NEIGHBOURS))
+    return "".join(f"[{_in_java([(part[0][0], part[-1][1])])}&&[{_in_java(part)}]]" for part in parts)
+
+
+def _in_java(ranges: list[tuple[int, int]]) -> str:
+    return "".join(rf"\x{{{first:X}}}-\x{{{last:X}}}" for first, last in ranges)
 
 
 def members(name: str, end: int) -> Iterator[str]:

@@ -148,8 +148,8 @@ class Join(View):
                     f"the side {name!r} needs one `Latest` measure and nothing that depends on the clock: its rows "
                     f"exist or are deleted, and other states cannot be subtracted"
                 )
-            if side.dedupe is not None:
-                raise BadDeclaration(f"the side {name!r} has `dedupe`; declare it in the Join, for all of its sides")
+            if given := [each for each in ("dedupe", "allowed_lateness") if getattr(side, each) is not None]:
+                raise BadDeclaration(f"the side {name!r} has `{given[0]}`; declare it in the Join, for all its sides")
         for key, counts in ((self.key, self.counts), *((each.key, each.counts) for each in self.totals.values())):
             if not counts or any(sorted(match.key) != sorted(key) for match in counts.values()):
                 raise BadDeclaration(f"each match must say where the key columns {key} come from")

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.beds.lab import Lab
-from truelog import Max, View
+from truelog import Latest, Max, View, latest
 from truelog.support.errors import BadDeclaration
 
 
@@ -23,6 +23,16 @@ def test_an_index_that_could_refuse_a_value_is_refused(lab: Lab) -> None:
     assert lab.compiled("last", replace(LAST, indexes=(("at", "url"),)))
     with pytest.raises(BadDeclaration, match="can contain every value of visitor"):
         lab.compiled("last", replace(LAST, indexes=(("url", "visitor"),)))
+
+
+def test_an_order_that_the_two_engines_do_not_share_is_refused(lab: Lab) -> None:
+    """Among arrays, one with a NULL is great in PostgreSQL and small in Spark."""
+
+    def transform(click: DataFrame) -> DataFrame:
+        return click.select("url", latest(F.array("visitor_id")).alias("last"))
+
+    with pytest.raises(BadDeclaration, match="Latest cannot aggregate struct<at:array<string>"):
+        lab.compiled("last", replace(LAST, transform=transform, measures={"last": Latest()}))
 
 
 def _since_the_last(click: DataFrame) -> DataFrame:

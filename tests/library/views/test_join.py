@@ -14,7 +14,7 @@ from truelog.support.errors import BadDeclaration
 
 
 def _searches(search: DataFrame) -> DataFrame:
-    found = latest("event_time", query=F.substring("query", 1, 100), shown=F.size("results"))
+    found = latest("event_time", query=F.substring("query", 1, 100), shown=F.size("results"), results="results")
     return search.select(F.col("event_id").alias("search_id"), found.alias("last"))
 
 
@@ -59,6 +59,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: replace(CLICKED, owned=(("clicks.visitor_id", "searches.query"),)), "which are not in `on`"),
     (lambda: joined(replace(CLICKED, owned=CLICKED.on)), "must be in the key of the side 'searches'"),
     (lambda: joined(keep="7 days"), "has no `keep`"),
+    (lambda: joined(sides={"searches": replace(SEARCHES, allowed_lateness="1 hour")}), "has `allowed_lateness`"),
     (lambda: joined(key=("other",)), "where the key columns"),
 ]
 
@@ -74,6 +75,7 @@ UNCOMPILED: list[tuple[Join, str]] = [
     (joined(replace(CLICKED, key={"query": "searches.text"})), "no column 'text'"),
     (joined(replace(CLICKED, where=(("searches.query", "<", 3),))), "is compared with a whole number"),
     (joined(replace(CLICKED, on=(("searches.shown", "clicks.search_id"),))), "have different types"),
+    (joined(replace(CLICKED, key={"query": "searches.results"})), "can contain every value of searches.results"),
     (joined(totals={"early": UNKNOWN}), "a match uses later"),
 ]
 

@@ -106,6 +106,9 @@ def _require_types(name: str, match: Match, joined: Joined) -> None:
     for one, other in match.on:
         if type_of(one, match, joined.tables) != type_of(other, match, joined.tables):
             raise BadDeclaration(f"{name}: {one} and {other} have different types.")
+    for column in (*match.key.values(), *(one for one, _ in match.on)):
+        if not isinstance(type_of(column, match, joined.tables), ColumnTypes.ORDERED):
+            raise BadDeclaration(f"{name}: no index of PostgreSQL can contain every value of {column}; cast it.")
     for column, _, _ in match.where:
         if not isinstance(type_of(column, match, joined.tables), ColumnTypes.WHOLE):
             raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is not a whole number.")
@@ -202,6 +205,9 @@ def combinations(match: Match, found: Mapping[str, DataFrame]) -> DataFrame:
         pairs = match.pairs(name, match.tables[:number])
         equal = _all(F.col(f"{name}.{mine}") == F.col(theirs) for mine, theirs in pairs)
         frame = frame.join(found[name].alias(name), equal)
+    for one, other in match.on:
+        if split(one)[0] == split(other)[0]:  # no join compares them
+            frame = frame.where(F.col(one) == F.col(other))
     for column, operator, value in match.where:
         frame = frame.where(F.expr(f"{column} {operator} {value}"))
     return frame

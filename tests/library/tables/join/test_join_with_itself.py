@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -69,6 +70,19 @@ def test_a_large_batch_looks_noted_rows_up_by_index(lab: Lab, s3: Settings) -> N
     query = sql.SQL("SELECT count(*), sum(mutual) FROM {}").format(sql.Identifier("views", ground.compiled.name))
     assert lab.connection.execute(query).fetchone() == (4 * people, 6 * people)
     assert read_rows(lab, notes) - before < 200 * len(events)
+
+
+def test_two_columns_of_one_row_must_be_equal(lab: Lab, s3: Settings) -> None:
+    """A friendship with oneself is a row with equal columns, and its mutual friends are those of the person."""
+    alone = Match(("friends",), on=(("friends.a", "friends.b"),), key={"a": "friends.a", "b": "friends.b"})
+    counts = {"mutual": replace(MUTUAL, on=(*MUTUAL.on, ("theirs.a", "theirs.b"))), "alone": alone}
+    ground = new_archive(lab, s3, replace(VIEW, counts=counts))
+    ground.click(0, [(url, "1", second) for second, url in enumerate(("a:b", "a:c", "b:c", "c:c"))])
+    ground.stream()
+    query = sql.SQL("SELECT a, b, mutual, alone FROM {} ORDER BY a, b")
+    rows = lab.connection.execute(query.format(sql.Identifier("views", ground.compiled.name))).fetchall()
+    assert rows == [("a", "c", 1, 0), ("b", "c", 1, 0), ("c", "c", 1, 1)]
+    assert compare(ground.rebuilder).verdict == "EQUAL"
 
 
 def read_rows(lab: Lab, notes: str) -> int:
