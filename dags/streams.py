@@ -40,8 +40,8 @@ application's own DAG has failed to. It leaves an application alone while that D
 no longer have a view.
 
 The applications load changed views and event types themselves, without a restart. When the library has changed,
-`release` finds the affected applications, and only these applications restart. A view whose code changed without a new
-`version` stalls; `truelog positions` shows why.
+`release` finds the affected applications, and only these applications restart. New versions of views wait for it. A
+view whose code changed without a new `version` stalls; `truelog positions` shows why.
 
 **Red**: an application could not be started, or the release could not be determined. The other applications were
 handled. The red task's log shows the error: read it first.

@@ -157,7 +157,7 @@ def _unused(settings: Settings, roles: list[str]) -> Iterator[None]:
     with ExitStack() as stack:
         if settings.database_name in existing:
             for name in application.application_names(settings):
-                stack.callback(lease.take_lease(settings, name).release)
+                stack.callback(lease.take_lease(settings, name, code=lease.COMMAND).release)
         yield
 
 

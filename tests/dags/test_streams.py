@@ -131,6 +131,18 @@ def test_the_trigger_fires_on_a_stop_request(dags: "DagBag", held: lease.Lease, 
     assert seen(dags) == "stop"
 
 
+def test_a_command_that_holds_the_lease_does_not_fire_the_trigger(
+    dags: "DagBag", database: Connection, postgresql: Settings
+) -> None:
+    """Airflow would otherwise stop its process in place of the application's."""
+    application.set_desired(database, NAME, application.STOPPED, DOER)
+    command = lease.take_lease(postgresql, NAME, code=lease.COMMAND)
+    assert seen(dags, looks=LOOKS) == "nothing"
+    command.release()
+    application.set_desired(database, NAME, application.RUNNING, DOER)
+    assert seen(dags) == "down"
+
+
 def test_an_application_without_input_is_not_hung(
     dags: "DagBag", held: lease.Lease, database: Connection, postgresql: Settings
 ) -> None:

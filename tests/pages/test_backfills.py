@@ -237,20 +237,20 @@ def test_the_grid_shows_what_followed_each_recompute(planned: Settings, users: d
 def test_a_day_that_changed_after_its_comparison_is_told_apart(planned: Settings, users: dict[str, Airflow]) -> None:
     day = datetime(2026, 8, 1, tzinfo=UTC)
     recomputation = Recomputation.by_hand(planned)
-    for view in ("page_audience", "request_rates"):
+    for view in ("page_audience", "click_through"):
         recomputation.plan([view], [day])
         recomputation.finish(view, day, 1)
     with connect(planned, autocommit=True) as connection:
         for view, verdicts in (
             ("page_audience", ("EQUAL", "DIFFERENT")),
-            ("request_rates", ("DIFFERENT", "DIFFERENT")),
+            ("click_through", ("DIFFERENT", "DIFFERENT")),
         ):
             for verdict in verdicts:
-                a_reconciliation(connection, view, verdict)
+                a_reconciliation(connection, view, verdict, positions=Jsonb({"page_view": {"0": 1}}))
     found = json.load(fetch(users["analyst"], "GET", "data/partials?since=2026-08-01&until=2026-08-01"))
     assert {each["view"]: each["state"] for each in found["days"]} == {
         "page_audience": "CHANGED",
-        "request_rates": "DIFFERENT",
+        "click_through": "DIFFERENT",
     }
 
 

@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 BY_REQUEST = "by hand"
+_HELD = "held by a command"
 _DEATHS = (Diagnosis.DOWN, Diagnosis.HUNG)
 _LEASE_SECONDS = 120  # spark-submit may need this long to reach an application's first line on a busy machine
-_ARCHIVE_SCRIPT, _STREAM_SCRIPT = (str(PROJECT / "spark_apps" / each) for each in ("archive.py", "stream.py"))
+_SCRIPTS = [str(PROJECT / "spark_apps" / each) for each in ("archive.py", "stream.py")]
+_ARCHIVE_SCRIPT, _STREAM_SCRIPT = _SCRIPTS
+_SUBMIT = "org.apache.spark.deploy.SparkSubmit"  # the class that starts the Python process
 _TAIL = 30  # lines at the end of a log; they show why an application died
 
 _ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Down|Refused|Failed|Lost)\b.*: ")  # the end of a traceback
@@ -61,6 +64,8 @@ def ensure_desired_state(settings: Settings, name: str, request: str | None = No
     with _exclusive(settings, name) as connection:
         application.declare(connection, [name])
         status = application.load_status(connection, name)
+        if status.held_by_command:
+            return _HELD
         found = diagnose(settings, status, datetime.now(UTC))
         request = status.wish or request
         requested = (
@@ -102,45 +107,48 @@ def ensure_all_desired_states(settings: Settings, known: list[str], watched: lis
     with connect(settings, autocommit=True) as connection:
         unknown = application.unknown_running(connection, known)
     for name in unknown:
-        stop(settings, name)
-        done[name] = "stopped: no view is assigned to it"
+        done[name] = "stopped: no view is assigned to it" if stop(settings, name) else _HELD
     if failed:
         raise failed[0]
     return done
 
 
-def stop(settings: Settings, name: str) -> None:
-    """Stop the application, whatever its desired state. If it does not finish its current batch in time, kill it."""
+def stop(settings: Settings, name: str) -> bool:
+    """Stop the application, whatever its desired state. If it does not finish its current batch in time, kill it.
+
+    Return False if a command holds its lease, which this does not stop.
+    """
     with _exclusive(settings, name) as connection:
         status = application.load_status(connection, name)
-        if status.alive:
+        if status.alive and not status.held_by_command:
             _stop(connection, status, settings.stop_seconds)
+        return not status.held_by_command
 
 
 def stop_all(settings: Settings) -> list[str]:
     """Stop all running applications and return their names."""
     with connect(settings, autocommit=True) as connection:
         running = application.unknown_running(connection, ())
-    for name in running:
-        stop(settings, name)
-    return running
+    return [name for name in running if stop(settings, name)]
 
 
 def stop_here(settings: Settings) -> list[str]:
     """Stop the applications of this home on this machine, also if the database is gone, and return their names."""
     found = [(name, each) for each in psutil.process_iter() if (name := _application_of(settings, each)) is not None]
+    found.sort(key=lambda each: -each[1].create_time())  # Python before its JVM, which exits with it
     for name, process in found:
         with suppress(psutil.NoSuchProcess, ProcessLookupError):
             _end(process, _family(process), settings.stop_seconds, name)
-    return [name for name, _ in found]
+    return sorted({name for name, _ in found})
 
 
 def _application_of(settings: Settings, process: psutil.Process) -> str | None:
-    """The application whose Python process this is, if it is one of this home."""
+    """The application that this process runs, as Python or before it as `spark-submit`, if it is one of this home."""
     with suppress(psutil.Error):
         line = process.cmdline()
-        if line[1:2] == [_ARCHIVE_SCRIPT] or line[1:3] == [_STREAM_SCRIPT, "--application"]:
-            name = ARCHIVE if line[1] == _ARCHIVE_SCRIPT else line[-1]
+        at = next((n for n, word in enumerate(line) if word in _SCRIPTS), 1) if _SUBMIT in line else 1
+        if line[at : at + 1] == [_ARCHIVE_SCRIPT] or line[at : at + 2] == [_STREAM_SCRIPT, "--application"]:
+            name = ARCHIVE if line[at] == _ARCHIVE_SCRIPT else line[-1]
             return name if process.environ().get("TRUELOG_HOME") == str(settings.home) else None
     return None
 

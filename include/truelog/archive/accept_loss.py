@@ -47,7 +47,7 @@ def _without_archive(settings: Settings) -> Iterator[Collection[str]]:
     Only such topics may be accepted as lost: the running application may be about to archive the others' records.
     """
     try:
-        archive_lease = lease.take_lease(settings, ARCHIVE)
+        archive_lease = lease.take_lease(settings, ARCHIVE, code=lease.COMMAND)
     except Fenced:
         with connect(settings) as connection:
             yield {each.topic for each in topic_status.suspended_topics(connection) if each.application == ARCHIVE}

@@ -72,7 +72,7 @@ def adopt_newest(
     migrate(settings, sql_functions())  # the restored database may lack everything
     with connect(settings) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS iceberg")
-    archive_lease, done = lease.take_lease(settings, ARCHIVE), list[Adoption]()
+    archive_lease, done = lease.take_lease(settings, ARCHIVE, code=lease.COMMAND), list[Adoption]()
     try:
         with open_catalog(settings) as catalog:
             store = _Store(settings, cast(SqlCatalog, catalog))

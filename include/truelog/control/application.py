@@ -13,6 +13,7 @@ from pathlib import Path
 
 from psycopg import sql
 
+from truelog.control.lease import COMMAND
 from truelog.schema import declaration_files
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
@@ -25,7 +26,10 @@ ARCHIVE, STREAM = "archive", "stream"
 RUNNING, STOPPED = "running", "stopped"
 
 # The files that a process cannot read again while it is running.
-_LIBRARY = ("include/truelog/**/*.py", "include/truelog/**/*.java", "include/rules/*.py", "requirements.txt")
+_LIBRARY = (
+    *("include/truelog/**/*.py", "include/truelog/**/*.java", "include/rules/*.py", "include/searches/*.py"),
+    "requirements.txt",
+)
 
 
 class Diagnosis(StrEnum):
@@ -59,6 +63,11 @@ class ApplicationStatus:
     batch_at: datetime | None = None
     alive: bool = False
     wish: str | None = None
+
+    @property
+    def held_by_command(self) -> bool:
+        """Whether a command holds its lease. The application does not run meanwhile, and the command ends by itself."""
+        return self.alive and self.code_running == COMMAND
 
     @property
     def quiet_since(self) -> datetime | None:
@@ -114,14 +123,14 @@ def diagnose_status(status: ApplicationStatus, limits: InactivityLimits, now: da
     """What is wrong with an application, or None if nothing is. The first rule that applies decides.
 
     1. STOP: it is running but should not be.
-    2. None: it is not running and should not be.
+    2. None: it is not running and should not be, or a command holds its lease.
     3. DOWN: no process holds its lock. PostgreSQL frees the lock when the process dies, so no timeout is needed.
     4. RESTART_PENDING: a restart was requested.
     5. HUNG: its first batch or its next batch is overdue. `diagnose_silence` then determines the cause.
     6. CHANGED: it is not running the wanted code. If the wanted or the running code is unknown, nothing is wrong.
     """
-    if status.desired == STOPPED:
-        return Diagnosis.STOP if status.alive else None  # 1, 2
+    if status.desired == STOPPED or status.held_by_command:
+        return Diagnosis.STOP if status.alive and not status.held_by_command else None  # 1, 2
     if not status.alive or status.taken_at is None:
         return Diagnosis.DOWN  # 3
     if status.wish:
@@ -218,6 +227,12 @@ def release_due(connection: Connection, settings: Settings) -> bool:
         (application_names(settings), source_digest(settings)),
     )
     return rows.fetchone() is not None
+
+
+def is_released(connection: Connection, settings: Settings, application: str, code: str) -> bool:
+    """Whether a release has found that the application should run this code, from the source files as they are now."""
+    query = "SELECT FROM truelog.application WHERE (application, code, digest) = (%s, %s, %s)"
+    return connection.execute(query, (application, code, source_digest(settings))).fetchone() is not None
 
 
 def source_digest(settings: Settings, library: str | None = None) -> str:

@@ -32,6 +32,7 @@ _BEAT_SECONDS = 1.0
 RETAKE_SECONDS = 300.0  # how long an application waits for services: two minutes, and then until they have started
 _RETRY_SECONDS = 0.25
 LEASE_LOST = 75  # EX_TEMPFAIL: the exit code if another process is already running the application
+COMMAND = "command"  # the code of a lease that a command such as `truelog archive adopt` holds
 _LOCK_LOST = 70  # EX_SOFTWARE: the process must not continue without its lock
 
 
@@ -139,8 +140,10 @@ class Lease:
         return True
 
 
-def take_lease(settings: Settings, application: str) -> Lease:
+def take_lease(settings: Settings, application: str, *, code: str | None = None) -> Lease:
     """Take the lease and hold it until it is released. If the process loses the connection, the process exits.
+
+    A command passes COMMAND as its code, so that its process is not taken for the application and stopped.
 
     Raises:
         Fenced: another process holds the lease.
@@ -153,12 +156,12 @@ def take_lease(settings: Settings, application: str) -> Lease:
     incarnation = str(uuid.uuid4())
     epoch = read_value(
         connection,
-        "INSERT INTO truelog.lease AS l (application, epoch, incarnation, host, pid, process_at) "
-        "VALUES (%s, 1, %s, %s, %s, %s) "
+        "INSERT INTO truelog.lease AS l (application, epoch, incarnation, host, pid, process_at, code) "
+        "VALUES (%s, 1, %s, %s, %s, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET epoch = l.epoch + 1, incarnation = excluded.incarnation, "
         "host = excluded.host, pid = excluded.pid, "
-        "process_at = excluded.process_at, taken_at = now(), batch_at = NULL, code = NULL RETURNING epoch",
-        (application, incarnation, socket.gethostname(), os.getpid(), seconds_from_boot(psutil.Process())),
+        "process_at = excluded.process_at, taken_at = now(), batch_at = NULL, code = excluded.code RETURNING epoch",
+        (application, incarnation, socket.gethostname(), os.getpid(), seconds_from_boot(psutil.Process()), code),
     )
     taken = Lease(settings, Holder(application, epoch, incarnation), connection, _session(connection))
     taken.holder.held.set()

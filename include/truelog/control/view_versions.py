@@ -61,6 +61,12 @@ class StoredVersion:
         return folder
 
 
+def is_made(connection: Connection, view: str, version: int) -> bool:
+    """Whether an application has created this version."""
+    query = "SELECT FROM truelog.view WHERE (view, version) = (%s, %s)"
+    return connection.execute(query, (view, version)).fetchone() is not None
+
+
 def record_source(connection: Connection, view: str, version: int, source: str) -> bool:
     """Keep the content of the file that declares this version, which has just been deployed. True if it is new."""
     updated = connection.execute(

@@ -88,7 +88,7 @@ def accept_cuts(settings: Settings, topic: str | None, report: Callable[[Accepte
     done: list[AcceptedCut] = []
     with ExitStack() as stack, connect(settings, autocommit=True) as connection:
         for name in application.application_names(settings):
-            stack.callback(lease.take_lease(settings, name).release)
+            stack.callback(lease.take_lease(settings, name, code=lease.COMMAND).release)
         broker = topics.client(settings)
         for cut in log_cuts.open_cuts(connection):
             if topic in (None, cut.topic):

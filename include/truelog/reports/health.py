@@ -114,7 +114,7 @@ def state_name(settings: Settings, status: ApplicationStatus, found: Diagnosis |
         return "RESTING"
     if found is not None:
         return found.upper()
-    if not status.alive:
+    if not status.alive or status.held_by_command:
         return "STOPPED"
     return "RUNNING" if status.batch_at else "STARTING"
 

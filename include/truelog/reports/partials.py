@@ -1,8 +1,10 @@
 """The partial report: for each view and calendar day, whether its partials were recomputed, and what followed.
 
-A comparison covers all days of a view. A day therefore has the verdict of the view's last conclusive comparison, if it
-ended after the day was recomputed. If the first one after the recompute found the view EQUAL and the last one does not,
-something has changed since, and the recompute is not to blame.
+A comparison covers all days of a version, and days are recomputed for the version that the view's file declares. A day
+therefore has the verdict of this version's last conclusive comparison, if it ended after the day was recomputed. Before
+a version is built, it equals a rebuild of nothing, so such a comparison does not count. If the first one after the
+recompute found the version EQUAL and the last one does not, something has changed since, and the recompute is not to
+blame.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,18 +47,24 @@ _QUERY = """
     ), days AS (
         SELECT view, (day AT TIME ZONE 'UTC')::date AS day, bool_and(state = 'done') AS done,
             bool_or(state = 'failed') AS failed, min(changed_at) AS at FROM newest GROUP BY 1, 2
+    ), declared AS (
+        SELECT d.view, coalesce(s.version, d.version) AS version
+        FROM truelog.deployed d LEFT JOIN truelog.standing s ON s.view = d.view AND s.declared
+        WHERE d.view = ANY(%(views)s)
     ), verdicts AS (
-        SELECT d.* FROM unnest(%(views)s) AS wanted (name) CROSS JOIN LATERAL (
-            SELECT view, id, verdict, finished_at FROM truelog.reconciliation
-            WHERE view = wanted.name AND verdict <> 'UNKNOWN' ORDER BY id DESC LIMIT 1
-        ) d
+        SELECT r.* FROM declared CROSS JOIN LATERAL (
+            SELECT view, version, id, verdict, finished_at FROM truelog.reconciliation
+            WHERE (view, version) = (declared.view, declared.version) AND verdict <> 'UNKNOWN' AND positions <> '{}'
+            ORDER BY id DESC LIMIT 1
+        ) r
     )
     SELECT d.view, d.day, d.done, d.failed, d.at, v.id,
         CASE WHEN f.verdict = 'EQUAL' THEN 'CHANGED' ELSE v.verdict END
     FROM days d LEFT JOIN verdicts v ON v.view = d.view AND v.finished_at > d.at
     LEFT JOIN LATERAL (
         SELECT verdict FROM truelog.reconciliation
-        WHERE v.verdict = 'DIFFERENT' AND view = d.view AND verdict <> 'UNKNOWN' AND finished_at > d.at
+        WHERE v.verdict = 'DIFFERENT' AND (view, version) = (v.view, v.version) AND verdict <> 'UNKNOWN'
+            AND positions <> '{}' AND finished_at > d.at
         ORDER BY id LIMIT 1
     ) f ON TRUE
 """

@@ -64,6 +64,7 @@ class ViewDeployment:
     _unshown: list[CompiledView] = field(default_factory=list)  # whose readers still see the former version
     _show_due: float = 0.0
     _beyond: dict[str, Positions] = field(default_factory=dict)  # by version: its positions past the end of the log
+    _awaited: str = ""  # the code with which a version waits for a release
 
     def deploy(self, types: EventTypes, examine: Callable[[set[str], EventTypes], TopicHealth]) -> TopicHealth:
         """Deploy the application's views and record the views whose files, tables or topics do not allow them to run.
@@ -79,10 +80,11 @@ class ViewDeployment:
         health = examine({clock.TOPIC, *(t for each in streamed for t in each.view.topics)}, types)
         ends = topics.end_offsets(self.settings, health.earliest.ids)
         ready, sources = dict[str, CompiledView](), dict[tuple[str, int], str]()
-        self._unshown, self._beyond = [], {}
+        self._unshown, self._beyond, self._awaited = [], {}, ""
         for compiled in (*found.compiled, *kept):
             version = compiled.name, compiled.view.version
-            if reason := self._unfit(compiled, health, ends) or self._deploy_table(compiled):
+            unfit = self._unfit(compiled, health, ends) or self._unreleased(compiled, found.code)
+            if reason := unfit or self._deploy_table(compiled):
                 refused[version] = reason
                 continue
             if compiled.name in found.sources and compiled in found.compiled:
@@ -107,6 +109,8 @@ class ViewDeployment:
 
     def versions_changed(self, connection: Connection) -> str:
         """Which versions should run now that do not, or run and should not, or an empty string."""
+        if self._awaited and application.is_released(connection, self.settings, self.holder.application, self._awaited):
+            return "a release has found that the library makes the same code"
         changed = (self._find_beside(connection) ^ self._beside) | (view_versions.unbuilt(connection) ^ self._unbuilt)
         return ", ".join(f"version {version} of {view} has changed" for view, version in sorted(changed))
 
@@ -170,6 +174,20 @@ class ViewDeployment:
             or self._cut_short(compiled, ends)
             or self._grown(compiled, health.earliest)
         )
+
+    def _unreleased(self, compiled: CompiledView, code: str) -> str:
+        """Why this process cannot create the version, or an empty string.
+
+        It does not read a changed library again. The version would have the fingerprint of the former one for ever.
+        """
+        if (
+            view_versions.is_made(self.connection, compiled.name, compiled.view.version)
+            or application.library_digest() == self.library
+            or application.is_released(self.connection, self.settings, self.holder.application, code)
+        ):
+            return ""
+        self._awaited = code
+        return "the library has changed: the version is created after the next release (DAG `streams`)"
 
     def _cut_short(self, compiled: CompiledView, ends: Positions) -> str:
         """Why the view cannot go on: the log has lost its end and is still shorter than the view's positions.

@@ -182,7 +182,7 @@ class Settings(
     outbox_rows: PositiveInt = 10_000_000
     data_docs_keep_seconds: PositiveFloat = 90 * 86_400.0  # how long Great Expectations' rendered pages are kept
     # How long upkeep keeps results and superseded versions: see `truelog.maintenance.retention`.
-    history_keep_seconds: PositiveFloat = 90 * 86_400.0  # comparisons, validations, repairs, launches and audits
+    history_keep_seconds: PositiveFloat = 90 * 86_400.0  # comparisons, validations, repairs, launches, audits, DAG runs
     audit_trail_keep_seconds: PositiveFloat = 365 * 86_400.0  # the operations of users
     command_keep_seconds: PositiveFloat = 30 * 86_400.0  # decisions of commands, and how long answers can be repeated
     output_compaction_seconds: PositiveFloat = 86_400.0  # how long Kafka may keep replaced rows before it compacts them

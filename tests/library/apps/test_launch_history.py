@@ -8,6 +8,7 @@ import pytest
 
 from truelog.apps.launch_history import Launches, is_starting, resting_until
 from truelog.control.application import STREAM, ApplicationStatus, Diagnosis
+from truelog.control.lease import COMMAND
 from truelog.reports import health
 from truelog.support.settings import Settings
 
@@ -65,6 +66,11 @@ def test_an_application_that_was_never_started_is_starting() -> None:
     new = ApplicationStatus(STREAM)
     assert health.state_name(Settings(), new, Diagnosis.DOWN, NEVER) == "STARTING"
     assert health.state_name(Settings(), DEAD, Diagnosis.DOWN, replace(NEVER, platform_started_at=LONG_AGO)) == "DOWN"
+
+
+def test_an_application_whose_lease_a_command_holds_is_stopped() -> None:
+    held = ApplicationStatus(STREAM, alive=True, code_running=COMMAND, taken_at=NOW)
+    assert health.state_name(Settings(), held, None, NEVER) == "STOPPED"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,14 @@ lease.require_lease(merging, taken.holder)
 print("held", flush=True)
 time.sleep(3600)
 """
+COMMAND = f"""
+import time
+from truelog.control import lease
+from truelog.support.settings import Settings
+taken = lease.take_lease(Settings(), "{NAME}", code=lease.COMMAND)
+print("held", flush=True)
+time.sleep(3600)
+"""
 
 
 @pytest.fixture
@@ -55,6 +63,52 @@ def test_an_application_that_runs_elsewhere_exits_when_it_is_stopped(
             holder.kill()
     after = application.load_status(declared, NAME)
     assert (after.alive, after.epoch) == (False, before.epoch)
+
+
+def test_the_process_of_a_command_that_holds_a_lease_is_not_stopped(postgresql: Settings, declared: Connection) -> None:
+    """A runbook says: stop all applications, then run the command."""
+    with subprocess.Popen([sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True) as command:
+        try:
+            assert command.stdout is not None
+            assert command.stdout.readline() == "held\n"
+            application.set_desired(declared, NAME, application.STOPPED, "user")
+            assert launcher.ensure_desired_state(postgresql, NAME) == "held by a command"
+            assert launcher.ensure_all_desired_states(postgresql, [], [])[NAME] == "held by a command"
+            assert NAME not in launcher.stop_all(postgresql)
+            runs_on(declared, NAME, "elsewhere")
+            application.set_desired(declared, NAME, application.RUNNING, "user")
+            assert launcher.ensure_desired_state(postgresql, NAME, "a request") == "held by a command"
+            assert application.load_status(declared, NAME).alive
+            assert command.poll() is None
+        finally:
+            command.kill()
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ((launcher._SUBMIT, "--name", "truelog archive", launcher._ARCHIVE_SCRIPT), "archive"),
+        ((launcher._SUBMIT, "--name", "truelog s", launcher._STREAM_SCRIPT, "--application", NAME), NAME),
+        (("an editor", launcher._ARCHIVE_SCRIPT), ""),
+    ],
+)
+def test_an_application_whose_python_process_does_not_run_yet_is_found(
+    tmp_path: Path, words: tuple[str, ...], name: str
+) -> None:
+    """`spark-submit` takes seconds. It would start the application after everything else has stopped."""
+    wait = "import time; print(flush=True); time.sleep(3600)"
+    command, environment = [sys.executable, "-c", wait, *words], {"TRUELOG_HOME": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = launcher.stop_here(Settings().model_copy(update={"home": tmp_path}))
+            assert found == [name] * bool(name)
+            if name:
+                process.wait(deadline(10))
+            assert (process.poll() is None) is not bool(name)
+        finally:
+            process.kill()
 
 
 def test_a_step_of_the_clock_hides_no_process(

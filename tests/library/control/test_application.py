@@ -41,6 +41,12 @@ HEALTHY = ApplicationStatus(
 CASES = {
     "its last batch was a second ago": (HEALTHY, None),
     "its last batch was exactly at the limit": (replace(HEALTHY, batch_at=ago(120)), None),
+    "2: a command holds its lease": (replace(HEALTHY, desired="stopped", code_running="command"), None),
+    "2 before 5: a command holds its lease for long": (
+        replace(HEALTHY, batch_at=ago(999), code_running="command"),
+        None,
+    ),
+    "3: a command has released its lease": (replace(HEALTHY, alive=False, code_running="command"), Diagnosis.DOWN),
     "1: it runs but should not": (replace(HEALTHY, desired="stopped"), Diagnosis.STOP),
     "1 before 5: it hangs and should not run": (
         replace(HEALTHY, desired="stopped", batch_at=ago(999)),
@@ -153,11 +159,17 @@ def test_a_change_in_any_package_is_a_release(tmp_path: Path, monkeypatch: pytes
     given, library = settings(tmp_path, views_folder=tmp_path), tmp_path / "include" / "truelog"
     shutil.copytree(PROJECT / "include" / "truelog", library, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(application, "PROJECT", tmp_path)
+    for beside in ("rules", "searches"):  # view files import from them
+        shutil.copytree(PROJECT / "include" / beside, tmp_path / "include" / beside)
     packages, digests = sorted(library.rglob("__init__.py")), [application.source_digest(given)]
     for init in packages:
         (init.parent / "fresh.py").write_text("")
         digests.append(application.source_digest(given))
         init.write_text(init.read_text() + "# changed\n")
+        digests.append(application.source_digest(given))
+    for beside in ("rules", "searches"):
+        sources = tmp_path / "include" / beside / "sources.py"
+        sources.write_text(sources.read_text() + "# changed\n")
         digests.append(application.source_digest(given))
     assert len(packages) > 20
     assert len(set(digests)) == len(digests)

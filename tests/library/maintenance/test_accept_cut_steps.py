@@ -13,7 +13,7 @@ from tests.builders.views import a_view, an_exclusion, forget, merged_to
 from tests.deadline import deadline
 from truelog.archive.commit import Append, commit
 from truelog.archive.table import Progress, ensure_table, identifier, open_catalog
-from truelog.control import lease, log_cuts
+from truelog.control import application, lease, log_cuts
 from truelog.control.application import STREAM
 from truelog.control.log_cuts import OpenCut
 from truelog.log import topics
@@ -23,7 +23,7 @@ from truelog.log.positions import Positions
 from truelog.maintenance import accept_cut
 from truelog.maintenance.accept_cut import AcceptedCut, Plan, accept_cuts
 from truelog.schema.event import Event, EventType, Topic
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect
 from truelog.support import faults
 from truelog.support.errors import Fenced, ServiceDown
 from truelog.support.faults import FaultInjectedError
@@ -282,7 +282,16 @@ def test_nothing_is_accepted_while_an_application_runs(cut_log: MakeLog) -> None
         log.accept()
     running.release()
     assert log.open()
-    log.accept()
+    held = list[bool]()
+    with connect(log.settings) as connection:
+        application.declare(connection, [STREAM])
+
+    def report(_: AcceptedCut) -> None:
+        with connect(log.settings) as connection:
+            held.append(application.load_status(connection, STREAM).held_by_command)
+
+    accept_cuts(log.settings, log.topic, report)
+    assert held == [True], "Airflow must not take the command for the application"
     lease.take_lease(log.settings, STREAM).release()  # the command holds nothing any longer
 
 

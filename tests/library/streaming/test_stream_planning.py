@@ -18,7 +18,7 @@ from tests.beds.lab import with_own
 from tests.deadline import deadline
 from tests.library.kernel.zombie import counter
 from truelog.control import application as control_application
-from truelog.control import lease, view_status
+from truelog.control import lease, view_status, view_versions
 from truelog.control.view_loader import LoadedViews
 from truelog.kernel import merge
 from truelog.kernel.merge import Merge
@@ -114,6 +114,28 @@ def test_a_log_that_is_shorter_than_a_position_suspends_its_views_alone(
     assert running._changed() == f"the log has reached {short.own.name}"
     assert planned(running) == {short.name, beside.name, elsewhere.name}
     assert running._changed() == ""
+
+
+def test_a_process_of_a_former_library_creates_no_version_before_a_release(
+    platform: Settings, connection: Connection, application: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would compile the new file with modules as they were, and no later process would have this fingerprint."""
+    made, new = view(), view()
+    running = application(made)
+    assert planned(running) == {made.name}
+    library = control_application.library_digest()
+    monkeypatch.setattr(control_application, "library_digest", lambda: f"{library} has changed")
+    monkeypatch.setattr(view_deployment, "load_views", lambda *_: LoadedViews([made, new], {}, "code"))
+    assert planned(running) == {made.name}
+    [status] = [each for each in view_status.view_statuses(connection) if each.view == new.name]
+    assert status.reason.startswith("the library has changed")
+    assert not view_versions.is_made(connection, new.name, new.view.version)
+    assert running.deployment.versions_changed(connection) == ""
+
+    control_application.set_code(connection, "planned", "code", control_application.source_digest(platform))
+    assert running.deployment.versions_changed(connection) == "a release has found that the library makes the same code"
+    assert planned(running) == {made.name, new.name}
+    assert running.deployment.versions_changed(connection) == ""
 
 
 def test_a_query_begins_no_later_than_the_log_ends(
