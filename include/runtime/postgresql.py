@@ -107,9 +107,11 @@ def prepare(settings: Settings) -> None:
 
 
 def grant_to_processes(settings: Settings) -> None:
-    """Give the roles of processes their rights on the migrated tables, and no others."""
+    """Give the roles of processes their rights on the migrated tables, and no others. Analysts read outboxes, too."""
+    own = settings.names
+    roles = {role: sql.Identifier(own.in_postgresql(role)) for role in (ANALYST, API_ROLE)}
     with admin(settings, settings.database_name) as connection, connection.transaction():
-        for statement in process_roles.statements(settings.names, settings.database_name):
+        for statement in (*process_roles.statements(own, settings.database_name), _OF_OUTBOXES.format(**roles)):
             connection.execute(statement)
 
 
@@ -335,6 +337,10 @@ _OF_API: tuple[LiteralString, ...] = (
     "ALTER ROLE {api} CONNECTION LIMIT 50",
     "ALTER ROLE {api} SET idle_in_transaction_session_timeout = '10s'",
     "ALTER ROLE {api} SET temp_file_limit = '256MB'",
+)
+
+_OF_OUTBOXES = sql.SQL(
+    "GRANT SELECT ON truelog.published_place, truelog.published_change, truelog.published_trace TO {analyst}, {api}"
 )
 
 # PostgreSQL would keep the statements that set the verifiers of passwords.

@@ -4,24 +4,33 @@ import json
 import runpy
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 import pytest
 
 from runtime.airflow_client import Airflow
-from tests.builders.erasures import lacks
+from tests.builders.erasures import an_erasure, forget_erasures, lacks
 from tests.library.archive_files import TOPIC, append_value
 from tests.library.restored_catalog import restored
 from tests.pages.fetch import fetch
 from tests.pages.plausible import HOSTILE
 from tests.pages.plausible_answer import ANSWER, MANY, QUESTION, ROW, WHERE
+from truelog.erasure.erasure import Erasure
+from truelog.erasure.ledger import Step
+from truelog.erasure.subject import Subject
 from truelog.history import explain_job
-from truelog.history.explain_question import Question
+from truelog.history.explain_question import Question, newest_answer
+from truelog.log.positions import Positions
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
-from truelog.support.errors import BadInput
+from truelog.support.errors import BadInput, NotReady
 from truelog.support.settings import PROJECT, Settings
+
+SUBJECTS = frozenset({Subject.of(b"secret", "visitor_id", "v")})
+ERASURE = Erasure(UUID(int=1), SUBJECTS, {TOPIC: ("visitor_id",)}, Positions({TOPIC: {0: 3}}, {TOPIC: "an-id"}))
 
 
 @pytest.fixture
@@ -42,6 +51,28 @@ def explained(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Set
         assert asked == [QUESTION]
         yield filled
         connection.execute("DELETE FROM truelog.explanation")
+
+
+def test_an_explanation_beside_an_erasure_is_not_stored(explained: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may name the person. What is stored before the step COPIES, that step deletes."""
+    main = runpy.run_path(str(PROJECT / "spark_apps" / "explain.py"))["main"]
+    erasures = iter([Step.PARTIALS, Step.VIEWS])
+    with connect(explained, autocommit=True) as connection:
+
+        def erased_meanwhile(*_: object) -> dict[str, Any]:
+            step = next(erasures)
+            an_erasure(connection, replace(ERASURE, id=UUID(int=step)), step)
+            return ANSWER
+
+        monkeypatch.setitem(main.__globals__, "answer_question", erased_meanwhile)
+        assert main() == 0
+        stored = newest_answer(connection, QUESTION)
+        with pytest.raises(NotReady, match="an erasure has changed the views meanwhile"):
+            main()
+        assert newest_answer(connection, QUESTION) == stored
+        monkeypatch.setitem(main.__globals__, "answer_question", lambda *_: ANSWER)
+        assert main() == 0  # both were known before it was answered
+        forget_erasures(connection)
 
 
 def address(where: list[str] = WHERE, **more: str) -> str:

@@ -48,6 +48,10 @@ _LOCATIONS = """
     SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg.iceberg_tables
     WHERE catalog_name = %s AND table_namespace || '.' || table_name = ANY(%s) AND metadata_location IS NOT NULL
 """
+_LOCATED = """
+    SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg.iceberg_tables
+    WHERE catalog_name = %s AND starts_with(metadata_location, %s) ORDER BY 1
+"""
 
 Read = TypeVar("Read")
 
@@ -131,6 +135,12 @@ def load_table(catalog: Catalog, name: str) -> Table:
 def metadata_locations(connection: Connection, tables: Iterable[str]) -> dict[str, str]:
     """The metadata that the catalog names now for each of these tables, as far as they exist; in one query."""
     found = connection.execute(_LOCATIONS, (CATALOG, list(tables))).fetchall()
+    return {str(table): str(location) for table, location in found}
+
+
+def located_in(connection: Connection, folder: str) -> dict[str, str]:
+    """The metadata that the catalog names now for each table whose folder is in this one, whatever the table's name."""
+    found = connection.execute(_LOCATED, (CATALOG, folder)).fetchall()
     return {str(table): str(location) for table, location in found}
 
 

@@ -24,6 +24,7 @@ from truelog.archive.catalog_pointer import (
     advance_pointer,
     load_newest,
     load_table,
+    located_in,
     metadata_locations,
 )
 from truelog.archive.schema import arrow_schema
@@ -33,6 +34,7 @@ from truelog.log.positions import Positions
 from truelog.log.topics import PartitionKey
 from truelog.schema.event import EventType
 from truelog.storage import db_snapshot
+from truelog.storage.database import connect
 from truelog.support.errors import CatalogBehind, FilesDeleted, ServiceDown, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
 
@@ -116,6 +118,19 @@ def open_catalog(settings: Settings) -> Catalog:
 
 def identifier(topic: str) -> str:
     return f"{NAMESPACE}.{topic}"
+
+
+def tables_of_topics(settings: Settings) -> dict[str, list[str]]:
+    """All tables of the archive, by topic. One that an operator has renamed keeps records of a topic created again.
+
+    A renamed table keeps its folder, whose name begins with that of the topic.
+    """
+    root, found = f"{settings.warehouse.rstrip('/')}/{NAMESPACE}/", dict[str, list[str]]()
+    with connect(settings) as connection:
+        for name, location in located_in(connection, root).items():
+            topic = location.removeprefix(root).partition("/")[0].partition("-")[0]
+            found.setdefault(topic, []).append(name)
+    return found
 
 
 def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:

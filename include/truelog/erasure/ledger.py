@@ -17,7 +17,7 @@ from truelog.erasure.subject import Subject
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, read_value
 from truelog.storage.locks import Locks
-from truelog.support.errors import Stale
+from truelog.support.errors import NotReady, Stale
 
 
 class Step(IntEnum):
@@ -77,10 +77,11 @@ def exclusive(connection: Connection) -> Iterator[None]:
 def record(connection: Connection, wanted: Erasure) -> Erasure:
     """Write an erasure into the ledger, and return it.
 
-    If an unfinished one has the same subjects, return that one instead: it is to be continued.
+    If an unfinished one has the same subjects in the same topics, return that one instead: it is to be continued.
     """
     for step, known in _load(connection):
-        if step < Step.PROVED and known.subjects == wanted.subjects and known.fields == wanted.fields:
+        same = known.subjects == wanted.subjects and known.fields == wanted.fields
+        if step < Step.PROVED and same and known.ends.ids == wanted.ends.ids:
             return known
     restore(connection, wanted, Step.RECORDED)
     return wanted
@@ -199,6 +200,25 @@ def rewritten(connection: Connection) -> frozenset[str]:
     """The erasures that the archive shows. A reader that wants to name them later asks before it reads."""
     rows = connection.execute("SELECT id::text FROM truelog.erasure WHERE step >= %s", (Step.REWRITTEN,)).fetchall()
     return frozenset(str(number) for (number,) in rows)
+
+
+def in_views(connection: Connection) -> frozenset[str]:
+    """The erasures that the archive and the views show. What is made from both later names no one whom they cover."""
+    rows = connection.execute("SELECT id::text FROM truelog.erasure WHERE step >= %s", (Step.VIEWS,)).fetchall()
+    return frozenset(str(number) for (number,) in rows)
+
+
+def require_known(connection: Connection, known: frozenset[str]) -> None:
+    """Require that views show no other erasures until the transaction ends: the step COPIES deletes what it stores.
+
+    Raises:
+        NotReady: views show an erasure that is not in `known`.
+    """
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT step FROM truelog.erasure WHERE id <> ALL(%s::uuid[]) FOR SHARE", (list(known),)
+    ).fetchall()
+    if any(step >= Step.VIEWS for (step,) in rows):
+        raise NotReady("an erasure has changed the views meanwhile, so nothing was stored. Repeat the command.")
 
 
 def shown(connection: Connection) -> frozenset[str] | None:

@@ -16,7 +16,6 @@ from typing import Any
 HASH_BYTES = 32
 
 _NOT_JSON = (ValueError, RecursionError)
-_NO_SCALAR = object()
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _QUOTED = re.compile(rb"'([^'\n]*)'")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
@@ -85,36 +84,21 @@ def is_number(text: str) -> bool:
 
 
 def _in_content(fields: Collection[str], content: bytes) -> set[Named]:
-    matches = _pattern(frozenset(fields)).findall(content)
-    scalars = [(field.decode(), _scalar(scalar)) for field, scalar in matches]
-    if scalars and b"\\u" not in content and all(text is not _NO_SCALAR for _, text in scalars):
-        return {(field, text) for field, text in scalars if isinstance(text, str)}
-    return _parsed(fields, content)
-
-
-def _scalar(content: bytes) -> object:
-    """The JSON scalar, with numbers as text."""
-    try:
-        return _loads(content.decode())
-    except _NOT_JSON:
-        return _NO_SCALAR
-
-
-@cache
-def _pattern(fields: frozenset[str]) -> re.Pattern[bytes]:
-    """Finds each of the fields, and the scalar after it, wherever they are, without parsing the rest."""
-    names = "|".join(map(re.escape, sorted(fields)))
-    return re.compile(rf'"({names})"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s",\[\]{{}}]*)'.encode())
-
-
-def _parsed(fields: Collection[str], content: bytes) -> set[Named]:
-    """The same for any content: escapes may hide a name, and a value may be a list."""
+    """The values of these fields in any content. It is parsed as a whole, which shows whether it is a JSON object."""
     parsed = _Parsed(frozenset(fields), set())
     try:
         whole = _loads(content.decode(), parsed.add)
     except _NOT_JSON:
         whole = None
     return parsed.found if whole is parsed else parsed.found | {*_words(fields, content)}
+
+
+def _scalar(content: bytes) -> object:
+    """The JSON scalar, with numbers as text; None if there is none."""
+    try:
+        return _loads(content.decode())
+    except _NOT_JSON:
+        return None
 
 
 def _loads(text: str, add: Callable[[list[tuple[str, Any]]], object] | None = None) -> object:

@@ -45,7 +45,7 @@ _FORGET_DECISIONS = """
 """
 
 
-def require_read(connection: Connection, erasure: Erasure) -> None:
+def require_read(connection: Connection, ends: Positions) -> None:
     """Wait until the reader of the folds has found all accepted events that may be below the ends.
 
     While the log has an event, the reader finds it there, and notes its place. Later, no part of the platform knows
@@ -55,15 +55,15 @@ def require_read(connection: Connection, erasure: Erasure) -> None:
         NotForgotten: the reader does not reach the ends within a minute.
     """
     try:
-        until(partial(_require_read, connection, erasure), _READER_SECONDS, "the events of commands")
+        until(partial(_require_read, connection, ends), _READER_SECONDS, "the events of commands")
     except ServiceDown as down:
         raise NotForgotten(f"{down}. Start the services `commands` and `relay`, then repeat the command.") from down
 
 
-def _require_read(connection: Connection, erasure: Erasure) -> None:
-    waiting = [str(event) for (event,) in connection.execute(_WAITING, (list(erasure.fields),)).fetchall()]
+def _require_read(connection: Connection, ends: Positions) -> None:
+    waiting = [str(event) for (event,) in connection.execute(_WAITING, (list(ends.ids),)).fetchall()]
     found = fold_positions.statuses(connection) if waiting else {}
-    if behind := [each for each in waiting if not _has_read(found.get(each), erasure.ends, each)]:
+    if behind := [each for each in waiting if not _has_read(found.get(each), ends, each)]:
         raise ServiceDown(f"accepted events of {', '.join(behind)} are not found in the log yet")
 
 

@@ -39,10 +39,11 @@ from truelog.forgetting.erase_view import ErasedView, erase_view
 from truelog.forgetting.other_versions import drop_others
 from truelog.forgetting.request import (
     erasers,
+    in_kafka,
     made_versions,
     of_this_environment,
+    requests,
     wait_for_archive,
-    wanted,
 )
 from truelog.reconcile.reconcile import reconcile_views
 from truelog.reconcile.reconcile_result import ReconcileRequest
@@ -114,7 +115,8 @@ class Forgetting:
         ledger.record_counts(self.connection, self.erasure, found)
 
     def _rewrite(self) -> None:
-        command_copies.require_read(self.connection, self.erasure)
+        ends = self.erasure.ends
+        command_copies.require_read(self.connection, ends.only(in_kafka(self._settings, ends)))
         for eraser in self._erasers():
             eraser.rewrite()
 
@@ -246,7 +248,8 @@ def forget(settings: Settings, named: Collection[Named], doer: str) -> list[Forg
     """Forget the person with these values of fields. If the command was interrupted before, it continues.
 
     The interrupted erasure covers the records below the ends at its own request. If the topics have later records now,
-    a second erasure covers these. It is recorded when the first one is finished, so that repetitions do not add up.
+    a second erasure covers these. It is recorded when the first one is finished, so that repetitions do not add up. A
+    topic that was created again since needs another erasure, too.
 
     Raises:
         BadInput: no event type declares one of the fields as its subject, or the log of a topic was cut.
@@ -255,12 +258,13 @@ def forget(settings: Settings, named: Collection[Named], doer: str) -> list[Forg
     """
     settings.require_own_events("an erasure")
     with connect(settings, autocommit=True) as connection, ledger.exclusive(connection):
-        request = wanted(settings, named)
-        erasure = ledger.record(connection, request)
+        request, *others = requests(settings, named)
+        erasure, *_ = [ledger.record(connection, each) for each in (request, *others)]
         fault_points.reach("forget.recorded")
+        own = [each for each in ledger.unfinished(connection) if each.subjects == request.subjects]
         with open_batch(settings, "truelog forget", ()) as context:
-            done = perform_all(context, connection, [erasure], doer)
-            if erasure.ends.ids != request.ends.ids or not erasure.ends.covers(request.ends):
+            done = perform_all(context, connection, own, doer)
+            if not erasure.ends.covers(request.ends):
                 ledger.restore(connection, request, Step.RECORDED)
                 done += perform_all(context, connection, [request], doer)
         return done

@@ -89,8 +89,9 @@ class Receipt:
 def receipt_of(settings: Settings, entry: Entry) -> Receipt:
     """The receipt of an erasure. Topics without covered records are left out, and topics that were deleted since."""
     broker = topics.client(settings)
-    existing = topics.existing_topics(broker)
-    seconds = topics.longest_seconds(broker, [topic for topic in entry.records if topic in existing])
+    found = topics.current_ids(broker, entry.records.keys() & topics.existing_topics(broker))
+    here = [topic for topic, topic_id in found.items() if entry.erasure.ends.ids[topic] == topic_id]
+    seconds = topics.longest_seconds(broker, here)
     kafka = {t: None if each is None else entry.recorded_at + timedelta(seconds=each) for t, each in seconds.items()}
     with connect(settings) as connection:
         since = entry.advanced_at if entry.is_finished else datetime.now(UTC)

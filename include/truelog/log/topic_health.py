@@ -18,7 +18,7 @@ from truelog.log.admin_client import missing_topics
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.support.errors import TopicRefused
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 _TIMEOUT = 10.0  # seconds
 
@@ -58,16 +58,16 @@ def examine_topics(broker: AdminClient, names: Iterable[str], registered: Mappin
     return TopicHealth(earliest, bad)
 
 
-def gone_topics(settings: Settings, names: Collection[str]) -> set[str]:
-    """The registered topics that Kafka no longer has.
+def gone_topics(settings: Settings, names: Collection[str], user: KafkaUser = KafkaUser.READER) -> set[str]:
+    """The registered topics that Kafka no longer has. One that it only does not list, as when it starts, is not gone.
 
-    A topic of another environment is gone, too, if this environment may not see it.
+    A topic of another environment is gone, too, if the user may not see it.
 
     Raises:
         TopicRefused: Kafka does not show a topic.
         ServiceDown: Kafka does not answer.
     """
-    broker = topics.client(settings)
+    broker = topics.client(settings, user)
     absent = set(names) - topics.existing_topics(broker)
     return absent if settings.reads_events else missing_topics(broker, absent, _TIMEOUT)
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID
 
 import psycopg
 import pytest
 
 from tests.builders.erasures import an_erasure, forget_erasures, lacks, restored_from_a_dump
+from tests.builders.outputs import an_output, forget_outputs
 from tests.builders.views import a_view, forget
 from tests.library.versions.two_versions import deploy_two
 from truelog.cli.commands import services
@@ -83,13 +85,37 @@ def test_an_adopted_erasure_holds_back_the_views_of_its_topics(views: Connection
     assert hold.held_versions(views) == frozenset()
 
 
+def as_analyst(settings: Settings) -> psycopg.Connection:
+    signed = settings.database() | {"user": "analyst", "password": settings.analyst_password.get_secret_value()}
+    return psycopg.connect(**signed, autocommit=True)
+
+
+def test_an_outbox_gives_the_reason_and_no_rows(postgresql: Settings, views: Connection) -> None:
+    """Also if a condition would name a row in its own error. The owner is not refused: the notifier reads."""
+    an_output(views, "likes", ago=timedelta(seconds=1))
+    query = b"SELECT count(*) FROM truelog.published_change WHERE view = 'likes'"
+    with as_analyst(postgresql) as analyst:
+        assert analyst.execute(query).fetchone() == (1,)
+        restored_from_a_dump(views)
+        for condition in (b"", b" AND number > 0", b" AND key::integer = 0"):
+            with pytest.raises(psycopg.Error, match="run `truelog archive adopt`") as refused:
+                analyst.execute(query + condition)
+            assert hold.refusal(refused.value)
+        lacks(views, 0)
+        assert analyst.execute(query).fetchone() == (1,)
+        ledger.restore(views, ERASURE, Step.VIEWS, adopted=True)
+        with pytest.raises(psycopg.Error, match="run `truelog erasures adopt`"):
+            analyst.execute(query)
+        assert views.execute(query).fetchone() == (1,)
+    forget_outputs(views)
+
+
 def test_sql_readers_get_the_reason_and_no_rows(postgresql: Settings, views: Connection) -> None:
     """Under each name, also where no row fits, and only while the view is held back."""
     versions = deploy_two(postgresql, views)
     versions.make_ready()
     name = versions.name
-    signed = postgresql.database() | {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
-    with psycopg.connect(**signed, autocommit=True) as analyst:
+    with as_analyst(postgresql) as analyst:
 
         def refusals() -> list[str]:
             found = []

@@ -56,10 +56,12 @@ def test_a_request_that_is_repeated_continues_the_unfinished_erasure(connection:
     first = ledger.record(connection, erasure(1))
     assert ledger.record(connection, erasure(2)) == first
     assert ledger.record(connection, erasure(3, "bob")) == erasure(3, "bob")
+    again = replace(erasure(4), ends=Positions(ENDS.offsets, dict.fromkeys(ENDS.ids, "another-id")))
+    assert ledger.record(connection, again) == again  # the topics were created again
     for step in list(Step)[1:]:
         ledger.finish(connection, first, step)
     assert ledger.record(connection, erasure(2)) == erasure(2)  # it covers what has come since
-    assert [each.id.int for each in ledger.unfinished(connection)] == [3, 2]
+    assert [each.id.int for each in ledger.unfinished(connection)] == [3, 4, 2]
 
 
 def test_steps_are_finished_in_their_order_and_may_be_repeated(connection: Connection) -> None:

@@ -40,7 +40,18 @@ def test_a_json_object_names_the_values_of_its_fields(value: bytes, found: set[t
 
 
 @pytest.mark.parametrize(
-    "value", [b"person_id=ann&x=1", b'"ann"', b'["ann"]', b'{"x":"ann"', b"\xff ann", b"[" * 100_000 + b" ann"]
+    "value",
+    [
+        b"person_id=ann&x=1",
+        b'"ann"',
+        b'["ann"]',
+        b'{"x":"ann"',
+        b"\xff ann",
+        b"[" * 100_000 + b" ann",
+        b'{"person_id":"x"} ann',  # what names another person does not hide it
+        b'{"person_id":"x","y":"ann"',
+        b'[{"person_id":"x"},{"y":"ann"}]',
+    ],
 )
 def test_each_word_of_other_content_may_be_any_field(value: bytes) -> None:
     assert {("person_id", "ann"), ("ip", "ann")} <= named(value)

@@ -141,13 +141,13 @@ def test_an_erasure_waits_until_the_reader_has_found_the_events(shop: Shop, monk
     monkeypatch.setattr(command_copies, "_READER_SECONDS", 0.1)
     shop.decide(claim(PERSON, name="xq"))
     shop.publish()
-    erasure = erasure_of(shop, PERSON, {PARTITION: len(shop.topics[CLAIM])})
+    ends = erasure_of(shop, PERSON, {PARTITION: len(shop.topics[CLAIM])}).ends
     with pytest.raises(NotForgotten, match=r"are not found in the log yet.* Start the services `commands`"):
-        require_read(shop.connection, erasure)
+        require_read(shop.connection, ends)
     shop.read()
-    require_read(shop.connection, erasure)
+    require_read(shop.connection, ends)
     shop.decide(claim("bob", name="bobby"))  # an event beyond the ends may wait
-    require_read(shop.connection, erasure)
+    require_read(shop.connection, ends)
 
 
 def test_the_command_log_is_read_in_portions(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,6 +212,7 @@ FORBIDDEN = {
         "SELECT * FROM truelog.past_question",
         "SELECT * FROM truelog.erasure_subject",
         f"SELECT * FROM views.{PAGES}",
+        "SELECT * FROM truelog.published_change",
         "SELECT * FROM iceberg.iceberg_tables",
     ),
     "api": (
@@ -219,6 +220,7 @@ FORBIDDEN = {
         "SELECT * FROM truelog.command",
         "SELECT * FROM truelog.erasure_subject",
         f"SELECT * FROM views.{PAGES}",
+        "SELECT * FROM truelog.published_change",
         "SELECT truelog.hold_registrations()",
         "SELECT * FROM truelog.limits_of('{}')",
     ),

@@ -72,6 +72,7 @@ class ArchiveEraser:
     event_type: EventType
     erasures: Erasures
     covered: dict[str, Offsets] = field(default_factory=dict)  # in each file that was examined, by its path
+    table: str = ""  # its name, which is that of the topic unless an operator has renamed it
     _copies: dict[str, _Copy] = field(default_factory=dict)
 
     def count(self, *, with_erased: bool = False) -> list[CoveredDay]:
@@ -98,14 +99,14 @@ class ArchiveEraser:
         for attempt in range(_ATTEMPTS):
             if attempt and (table := self._table()) is not None:
                 self._replacements(table)  # so that appends wait only for the copies of the newest files
-            with turn(self.catalog, identifier(self.event_type.name), alone=True) if attempt else nullcontext():
+            with turn(self.catalog, self._name, alone=True) if attempt else nullcontext():
                 erased = self._attempt()
             if erased is not None:
                 if (table := self._table()) is not None:
                     advance_pointer(table)  # also if nothing was replaced: a crash may have left it behind
                 return erased
         raise ServiceDown(
-            f"archive of {self.event_type.name}: other commits came before the erasure {_ATTEMPTS} times. Nothing was "
+            f"archive of {self._name}: other commits came before the erasure {_ATTEMPTS} times. Nothing was "
             "changed. Repeat the erasure while no upkeep runs."
         )
 
@@ -120,7 +121,7 @@ class ArchiveEraser:
             try:
                 _replace(table, replacements)
             except (CommitFailedException, ValidationException) as conflict:
-                log.info("archive of %s: its erasure is planned again: %s", self.event_type.name, conflict)
+                log.info("archive of %s: its erasure is planned again: %s", self._name, conflict)
                 return None
             faults.reach("erase.committed")
         return sum(copy.erased for _, copy in replacements)
@@ -134,9 +135,13 @@ class ArchiveEraser:
         advance_pointer(table)
         return forgotten
 
+    @property
+    def _name(self) -> str:
+        return self.table or identifier(self.event_type.name)
+
     def _table(self) -> Table | None:
         try:
-            return load_newest(self.catalog, identifier(self.event_type.name), self.event_type.topic_id)
+            return load_newest(self.catalog, self._name, self.event_type.topic_id)
         except NoSuchTableError:
             return None
 

@@ -375,12 +375,17 @@ FROM truelog.output o LEFT JOIN truelog.output_step s ON (s.view, s.version, s.l
 WHERE o.beginning IS NOT NULL;
 COMMENT ON VIEW truelog.published_place IS 'The number of the last changed row of each output, with the id of its transaction, or of the beginning before the first one, and the number of the oldest transaction that is kept';
 
-CREATE OR REPLACE VIEW truelog.published_change AS
+-- No condition of a query sees a row before the view has refused it. The owner, who may read the table, is not refused: the
+-- notifier takes in the changes of an adopted erasure before its step COPIES is finished.
+CREATE OR REPLACE VIEW truelog.published_change WITH (security_barrier) AS
 SELECT o.view, o.version, o.number, o.key, o.value, s.last, s.id, s.positions, s.made_at
-FROM truelog.outbox o JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.step);
+FROM truelog.outbox o JOIN truelog.output_step s ON (s.view, s.version, s.last) = (o.view, o.version, o.step)
+LEFT JOIN truelog.held h ON (h.view, h.version) = (o.view, o.version) AND NOT has_table_privilege('truelog.outbox', 'SELECT')
+WHERE coalesce(truelog.refuse(h.reason), true);
 COMMENT ON VIEW truelog.published_change IS 'The changed rows of published views, with the transaction of each';
 
 CREATE OR REPLACE VIEW truelog.published_trace AS
 SELECT view, version, last, traceparent FROM truelog.output_step WHERE traceparent IS NOT NULL;
 COMMENT ON VIEW truelog.published_trace IS 'The span of the merge of each sampled transaction of a published view';
-GRANT SELECT ON truelog.published_place, truelog.published_change, truelog.published_trace TO PUBLIC;  -- as for truelog.answer
+-- They have rows, so `truelog up` grants them to single roles. An earlier release granted them to all.
+REVOKE SELECT ON truelog.published_place, truelog.published_change, truelog.published_trace FROM PUBLIC;
