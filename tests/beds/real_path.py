@@ -62,13 +62,19 @@ from truelog.tables.staging.repeated_plans import RepeatedPlans
 from truelog.views.patterns import Patterns
 from truelog.views.view import View
 
-CUTS = 3
+CUTS = 4
 PARTITIONS = 3
-KEEP = "90 seconds"  # of every view that drops old rows, because all views share one clock
+KEEP = "110 seconds"  # of every view that drops old rows, because all views share one clock
 DEDUPE = "1 second"  # of every view that leaves out copies: some are in the cut after that of their event
 _CUT, _CASE = 1_000_000, 1_000  # offsets
-_COMMITS = ((0, 2), (2, 3))  # the cuts of each archive commit
+_COMMITS = ((0, 2), (2, 4))  # the cuts of each archive commit
+_BATCHES = (("small", 1), ("large", 1), ("small", 2))  # each with its number of cuts
 _PARTIAL_DAYS = (1,)  # the log days with a partial; the rebuild reads those around it from the archived records
+
+
+def batches(name: str) -> list[tuple[str, int]]:
+    """The batches of a view, in an order that its name decides. A late view applies two small ones at once."""
+    return Random(name).sample(_BATCHES, len(_BATCHES))
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ class RealPath:
     def streamed(self, name: str, view: View) -> CompiledView:
         """Stream a view, and forget what the stream has stored about the log, so that rebuilds must find their own."""
         compiled = self.views[name] = self.deployed(name, view)
-        self._stream(compiled)
+        self._stream(compiled, batches(name))
         self._copy_streamed(compiled)
         self._forget(compiled)
         return compiled
@@ -243,15 +249,15 @@ class RealPath:
         events = self._decoded[cut]
         return {topic: _needed(events[topic], compiled.columns.get(topic)) for topic in compiled.view.topics}
 
-    def _stream(self, compiled: CompiledView) -> None:
-        """Apply each cut as a small batch or as a large one, at random. A late view applies two of them at once."""
+    def _stream(self, compiled: CompiledView, sizes: Sequence[tuple[str, int]]) -> None:
+        """Apply the cuts as batches of these sizes."""
         applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)
         folders = self.folder / "views" / compiled.own.name, self.folder / "disk" / compiled.own.name
         repeated = RepeatedPlans(self._small_session, self.settings, *folders)
-        drawn, begin = Random(compiled.name), 0
-        while begin < CUTS:
-            cuts = range(begin, min(begin + (2 if drawn.random() < 0.4 else 1), CUTS))
-            batch = self._small_batch(compiled, cuts) if drawn.random() < 0.6 else self._large_batch(compiled, cuts)
+        begin = 0
+        for size, length in sizes:
+            cuts = range(begin, begin + length)
+            batch = self._small_batch(compiled, cuts) if size == "small" else self._large_batch(compiled, cuts)
             if compiled.view.reads_clock:
                 for cut in cuts:
                     ticks = self._decoded[cut][clock.TOPIC]

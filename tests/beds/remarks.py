@@ -141,11 +141,12 @@ class Remarks:
         found = CertificateVerifier(self.lab.spark, self.lab.settings, types, self.compiled).verify(certified)
         return found.answer, found.reason
 
-    def require_equal(self) -> None:
-        """The streamed view equals its rebuild from typed columns and from raw bytes."""
+    def require_equal(self) -> ReconcileResult:
+        """The streamed view equals its rebuild from typed columns and from raw bytes, whose comparison is returned."""
         for from_raw in (False, True):
             found = self.reconcile(from_raw=from_raw)
             assert found.equal, (from_raw, found.verdict, found.reason, found.sample)
+        return found
 
     def rejudge(self) -> None:
         event_registry.begin_reading(self.lab.settings, self.name)

@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from psycopg import sql
 
 from tests.scenes.applications import Application, start
 from tests.scenes.traffic import Traffic, count_valid, in_the_log, page_views
+from truelog.archive import log_day
 from truelog.archive.table import archived_positions
 from truelog.lag import history as lag_history
 from truelog.lag import poll as lag_poll
@@ -67,6 +69,11 @@ class World:
         archive.wait(
             lambda: archived_positions(self.settings, ["page_view"]).covers(ends), 60, "the archive to catch up"
         )
+
+    def newest_log_day(self, topic: str = "page_view") -> datetime:
+        """The newest log day in the archive. At midnight, the present day may have no records."""
+        [(day,)] = self.ask("SELECT max(day) FROM truelog.log_day WHERE topic = %s", topic)
+        return log_day.as_datetime(day)
 
     def counted(self, view: str) -> int:
         query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}").format(sql.Identifier("views", view))

@@ -1,29 +1,39 @@
 """Each test that a document names exists, so that no row of `docs/promise.md` names a test that has moved.
 
 A document names a test as `tests/a.py::test_b`, or by words after `-k`. Each of these words must be in the name of a
-test function of the file. `docs/promise.md` also says which tests the gate leaves to the nightly run.
+test function of the file. Two documents also name a test alone, as `test_b`.
+`docs/promise.md` also says which tests the gate leaves to the nightly run.
 """
 
 import ast
 import re
 from pathlib import Path
 
-from tests.house.tree import PROJECT, plant, texts
+from tests.house.tree import PROJECT, modules, plant, texts
 
 NAMED = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+)| -k (?:\"([^\"]+)\"|(\w+)))")
+ALONE = re.compile(r"`(test_\w+)`")
 OPERATORS = ("and", "or", "not")
 PROMISE = "docs/promise.md"
+NAMING_ALONE = (PROMISE, "docs/mutation.md")
 UNMARKED = re.compile(r"`(tests/(?!nightly/)[\w/]+\.py)(?:::(\w+)| -k (?:\"([^\"]+)\"|(\w+)))?`(?! \(nightly\))")
 
 
 def missing_tests(root: Path) -> list[str]:
-    """The words in documents that select no test."""
-    return [
+    """The words in documents that select no test, and the names that no test has."""
+    named = {name for _, module in modules(root, "tests/*.py") for name in _tests_in(module)}
+    selected = [
         f"{document}: no test of {file} has {word} in its name"
         for document, text in texts(root, "*.md")
         for file, test, words, word in NAMED.findall(text)
         for word in _words(test or words or word)
         if not any(word.lower() in name for name in _tests(root / file))
+    ]
+    return selected + [
+        f"{document}: no test is named {name}"
+        for document, text in texts(root, *NAMING_ALONE)
+        for name in ALONE.findall(text)
+        if name.lower() not in named
     ]
 
 
@@ -50,7 +60,10 @@ def _tests(file: Path) -> dict[str, bool]:
     """The names of the file's tests, each with whether it is nightly in all its cases."""
     if not file.is_file():
         return {}
-    module = ast.parse(file.read_text())
+    return _tests_in(ast.parse(file.read_text()))
+
+
+def _tests_in(module: ast.Module) -> dict[str, bool]:
     functions = (each for each in ast.walk(module) if isinstance(each, ast.FunctionDef))
     marks = [each.value for each in module.body if isinstance(each, ast.Assign) and _is_mark(each.targets[0])]
     of_all = any("mark.nightly" in ast.unparse(each) for each in marks)
@@ -73,13 +86,16 @@ def test_planted_missing_tests_are_found(tmp_path: Path) -> None:
     tests = "def test_an_index() -> None: ...\ndef helper_of_moved() -> None: ...\n"
     document = (
         '`tests/test_a.py -k index`, `tests/test_a.py::test_an_index`, `tests/test_a.py -k "index or moved"`, '
-        "`tests/test_a.py::test_gone`, `tests/test_b.py -k index`, `tests/test_a.py -k <view>`"
+        "`tests/test_a.py::test_gone`, `tests/test_b.py -k index`, `tests/test_a.py -k <view>`, `test_an_index`, "
+        "`test_lost`, `test_a.py`"
     )
     planted = plant(tmp_path, {"tests/test_a.py": tests, "docs/promise.md": document})
-    assert [problem.partition(": no test of tests/")[2] for problem in missing_tests(planted)] == [
+    *selected, named = missing_tests(planted)
+    assert [problem.partition(": no test of tests/")[2] for problem in selected] == [
         f"{file} has {word} in its name"
         for file, word in (("test_a.py", "moved"), ("test_a.py", "test_gone"), ("test_b.py", "index"))
     ]
+    assert named == "docs/promise.md: no test is named test_lost"
 
 
 def test_the_list_of_promises_says_which_tests_are_nightly() -> None:

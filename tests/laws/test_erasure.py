@@ -1,4 +1,8 @@
-"""Law: the view of the log whose covered records have no payload equals the stream with the erasure.
+"""Model: the view of the log whose covered records have no payload equals the stream with the erasure.
+
+The model reads, merges, rewrites and repairs itself, and takes from the product which records an erasure covers. So it
+shows that the protocol is right. Other tests show that the product keeps to it, such as
+`tests/library/kernel/test_merge_erasures.py`.
 
 Random logs, cuts, and erasures, in every order of reading, merging, requesting, rewriting and repairing. A batch may be
 read before an erasure is rewritten, and merged afterwards. The people and things come from small sets, so each erasure
@@ -194,7 +198,7 @@ ERASED = [("request", "a"), ("rewrite",), ("repair",)]
         (Endless, [EVENT, ("request", "a"), EVENT, *ERASED[1:], ALL, ("merge",)]),
     ],
 )
-def test_the_law_finds_a_planted_defect(defect: type[World], steps: list[tuple[Any, ...]]) -> None:
+def test_the_model_finds_a_planted_defect(defect: type[World], steps: list[tuple[Any, ...]]) -> None:
     require_law(steps, World())
     with pytest.raises(AssertionError):
         require_law(steps, defect())

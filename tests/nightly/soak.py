@@ -26,7 +26,7 @@ from tests.deadline import deadline
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.mixed_traffic import MixedTraffic
 from tests.nightly.soak_followers import FOLLOWED, SUBSCRIBER_ROWS, Followers
-from tests.nightly.soak_platform import POINTS, SERVICES, STORES, Soak, applications, verdicts
+from tests.nightly.soak_platform import POINTS, REPLAY_POINTS, SERVICES, STORES, Soak, applications, verdicts
 from tests.scenes.backup import back_up, restore
 from tests.scenes.declared import copy_events
 from truelog.support.settings import PROJECT
@@ -37,7 +37,6 @@ SECONDS = float(os.environ.get("TRUELOG_SOAK_SECONDS", "1200"))
 SEED = int(os.environ.get("TRUELOG_SOAK_SEED", "1"))
 CHOSEN = os.environ.get("TRUELOG_SOAK_STEPS", "").split()
 RULES = ("payments_from_another_country", "fall_after_rise")
-REPLAY_POINTS = ("replay.reserved", "replay.sent", "replay.committed")
 
 log = logging.getLogger("truelog.soak")
 pytestmark = [pytest.mark.own_servers, pytest.mark.timeout(deadline(SECONDS + 3_600))]
@@ -72,16 +71,12 @@ def rejudge(soak: Soak) -> None:
     process_answer("events", "rejudge", "page_view")
 
 
-def replay(soak: Soak) -> None:
-    soak.replay(soak.draw.choice(REPLAY_POINTS))
-
-
 def restore_database(soak: Soak) -> None:
     """Replace the database by a backup. Since the backup, declarations have changed and dead letters were replayed."""
     backup = soak.settings.home / f"{time.monotonic_ns()}.dump"
     back_up(soak.settings, backup)
     soak.declare()
-    soak.replay(REPLAY_POINTS[0])
+    soak.replay()
     soak.catch_up()
     for service in SERVICES:
         keeper.stop(soak.settings, service)
@@ -92,7 +87,7 @@ def restore_database(soak: Soak) -> None:
     soak.keep_running()
     for view in FOLLOWED:
         process_answer("output", "resync", view)  # the topics have rows that the backup lacks
-    soak.replay(REPLAY_POINTS[0])
+    soak.replay()
 
 
 def kill_services(*names: str) -> Callable[[Soak], None]:
@@ -112,7 +107,7 @@ STEPS: tuple[tuple[str, Callable[[Soak], None]], ...] = (
     ("kill the relay and the API", kill_services("relay", "api")),
     ("kill Kafka", kill_services("kafka")),
     ("declare another version", declare),
-    ("replay dead letters", replay),
+    ("replay dead letters", Soak.replay),
     ("kill the applications", Soak.kill_applications),
     ("judge page views again", rejudge),
     ("kill S3", kill_services("s3")),
@@ -158,7 +153,7 @@ def test_every_view_equals_its_raw_bytes_after_the_soak(soak: Soak) -> None:
         soak.require_followers()
         rounds[name] += 1
     if soak.version:
-        soak.replay(REPLAY_POINTS[0])
+        soak.replay()
         soak.catch_up()
         soak.require_each_parcel_once()
     soak.end()
@@ -173,4 +168,5 @@ def test_every_view_equals_its_raw_bytes_after_the_soak(soak: Soak) -> None:
     assert set(from_raw.values()) == {"EQUAL"} == set(from_columns.values())
     assert len(from_raw) == len(list(soak.settings.views_folder.glob("*.py")))
     killed = {point for name in POINTS for point in POINTS[name] if soak.kills[f"{name} at {point}"]}
+    assert CHOSEN or any(soak.kills[f"replay at {point}"] for point in REPLAY_POINTS), "no replay was killed"
     assert CHOSEN or killed == {point for each in POINTS.values() for point in each}

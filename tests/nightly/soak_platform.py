@@ -51,6 +51,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     PEOPLE: _OF_A_MERGE,
     ARCHIVE: ("archive.files_written", "archive.before_commit", "archive.after_commit"),
 }
+REPLAY_POINTS = ("replay.reserved", "replay.sent", "replay.committed")
 _OF_A_STREAM = {"TRUELOG_STREAM_TRIGGER_SECONDS": "3", "TRUELOG_TOPIC_CHECK_SECONDS": "10"}
 ENVIRONMENT = {ARCHIVE: {"TRUELOG_ARCHIVE_TRIGGER_SECONDS": "4"}, STREAM: _OF_A_STREAM, PEOPLE: _OF_A_STREAM}
 RECOVERY_SECONDS = 600  # on a machine that other tests share
@@ -73,9 +74,11 @@ class Soak:
     parcels: list[str] = field(default_factory=list)  # event ids of acknowledged parcels and of dead letters
     kills: Counter[str] = field(default_factory=Counter)
     points: dict[str, Iterator[str]] = field(init=False)  # of each application, in an order that is drawn
+    replay_points: Iterator[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.points = {name: cycle(self.draw.sample(points, len(points))) for name, points in POINTS.items()}
+        self.replay_points = cycle(self.draw.sample(REPLAY_POINTS, len(REPLAY_POINTS)))
 
     def keep_running(self) -> None:
         """Start the applications that have ended, as Airflow does."""
@@ -168,8 +171,9 @@ class Soak:
         query = "SELECT coalesce(max(version), 0) FROM truelog.event_version WHERE event = %s"
         return int(self.world.ask(query, event)[0][0])
 
-    def replay(self, fault: str) -> None:
-        """Kill a replay of the dead letters at a named point. Another replay completes it."""
+    def replay(self) -> None:
+        """Kill a replay of the dead letters at the next of its named points. Another replay completes it."""
+        fault = next(self.replay_points)
         fired = self.settings.home / f"replay-{time.monotonic_ns()}.fired"
         words = ("dead-letters", "replay", "--type", declarations.PARCEL)
         killed = truelog_process(*words, "--json", TRUELOG_FAULT=f"{fault}:1:kill", TRUELOG_FAULT_FIRED=str(fired))

@@ -42,7 +42,7 @@ from truelog.support.settings import KafkaUser, Settings
 
 pytestmark = pytest.mark.nightly
 
-POINTS = ("settled", "reserved", "sent", "committed", "confirmed")
+POINTS = ("replay.settled", "replay.reserved", "replay.sent", "replay.committed", "replay.confirmed")
 DECLARATION = '''
 from pydantic import Field
 
@@ -168,23 +168,23 @@ def orders(services: Settings, tmp_path: Path) -> Orders:
 def test_a_replay_that_is_killed_and_run_again_sends_each_event_once(orders: Orders, point: str) -> None:
     ids = orders.post(20)
     orders.declare()
-    nth = 1 if point == "settled" else 2  # the second of three portions
-    killed = orders.start(f"replay.{point}:{nth}:kill")
+    nth = 1 if point == "replay.settled" else 2  # the second of three portions
+    killed = orders.start(f"{point}:{nth}:kill")
     assert killed.wait(deadline(120)) == -signal.SIGKILL
     assert orders.fired.exists()
     again = orders.replay()
     assert again["sent"] + again["already_sent"] == 20
-    assert again["already_sent"] == {"settled": 0, "reserved": 7, "sent": 7}.get(point, 14)
+    assert again["already_sent"] == {"replay.settled": 0, "replay.reserved": 7, "replay.sent": 7}.get(point, 14)
     assert orders.counts() == once(ids)
     assert orders.replay() == {"sent": 0, "already_sent": 20, "invalid": {}, "skipped": {}}
     assert orders.counts() == once(ids)
 
 
-@pytest.mark.parametrize("point", ["reserved", "sent"])
+@pytest.mark.parametrize("point", ["replay.reserved", "replay.sent"])
 def test_a_suspended_replay_that_lost_its_lock_can_no_longer_send(orders: Orders, point: str) -> None:
     ids = orders.post(20)
     orders.declare()
-    zombie = orders.start(f"replay.{point}:2:stop")
+    zombie = orders.start(f"{point}:2:stop")
     orders.wait_fault()
     refused = orders.start()
     assert b"another replay is running" in refused.communicate(timeout=deadline(120))[1]

@@ -69,7 +69,7 @@ class Barrier:
 def held_at(
     settings: Settings, point: str, monkeypatch: pytest.MonkeyPatch, clients: int = CLIENTS, seconds: float = 30
 ) -> Iterator[None]:
-    """Let each client wait once, when it first reaches the point."""
+    """Let each client wait once, when it first reaches the point. Some client must reach it."""
     with connect(settings, autocommit=True) as connection, monkeypatch.context() as patched:
         barrier, passed = Barrier(connection, clients, seconds), threading.local()
 
@@ -81,6 +81,7 @@ def held_at(
         patched.setattr(command_log, "reach", reach)
         patched.setattr(states, "reach", reach)
         yield
+        assert barrier.arrived, f"no client has reached {point}"
 
 
 def concurrently(settings: Settings, shop: Shop, commands: list[CommandRequest], seconds: float = 60) -> list[Stored]:

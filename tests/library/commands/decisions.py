@@ -108,12 +108,15 @@ class Shop:
             self.read_topic(self.connection, name, most)
 
     def read_topic(self, connection: Connection, name: str, most: int = 1_000) -> bool:
-        reading = self.readings[name]
-        begin = reading.offsets[PARTITION]
+        portion = self.portion(name, most)
+        return fold_portion(connection, TYPES[name], COMMANDS.folds[name], self.readings[name], portion)
+
+    def portion(self, name: str, most: int = 1_000) -> Portion:
+        """The next records of a topic."""
+        begin = self.readings[name].offsets[PARTITION]
         values = self.topics[name][begin : begin + most]
         records = [LogRecord(PARTITION, begin + n, datetime.now(UTC), value) for n, value in enumerate(values)]
-        portion = Portion(name, records, {PARTITION: begin + len(records)})
-        return fold_portion(connection, TYPES[name], COMMANDS.folds[name], reading, portion)
+        return Portion(name, records, {PARTITION: begin + len(records)})
 
 
 def statuses_of(decided: Sequence[Stored]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The command log on PostgreSQL: concurrent decisions, repeated requests, and the state that a decision sees."""
+"""The command log on PostgreSQL: concurrent decisions, deaths, repeated requests, and the state a decision sees."""
 
 import json
 import uuid
@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.deadline import deadline
+from tests.dying import dying_at
 from tests.library.commands.barrier import CLIENTS, POINTS, concurrently, held_at, last_number, require_one_winner
 from tests.library.commands.decisions import (
     COMMANDS,
@@ -111,6 +112,25 @@ def test_two_claims_of_one_command_are_granted_together_or_not_at_all(
         found = states.current(shop.connection, TYPES, shop.commands.folds, keys)
     holders = {key.key: found[key].state.get("holder") for key in keys}
     assert holders == {key.key: winner.key if key.key in winner.claims else None for key in keys}
+
+
+# --- deaths -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", [*POINTS, "command.committed"])
+def test_a_decision_that_dies_is_stored_whole_or_not_at_all(
+    shop: Shop, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever repeats the request gets the only decision."""
+    name, before, is_stored = new_name(), last_number(shop), point == "command.committed"
+    asked = claim("ann", name, new_name())
+    with dying_at(point, tmp_path, monkeypatch):
+        shop.decide(asked)
+    assert len(history.latest(shop.connection, 10, key=f"username:{name}")) == is_stored
+    assert last_number(shop) == before + is_stored
+    [decided] = shop.decide(asked)
+    assert (decided.status, decided.answer["version"], last_number(shop)) == (ACCEPTED, 1, before + 1)
+    assert len(history.latest(shop.connection, 10, key=f"username:{name}")) == 1
 
 
 # --- repeated requests ------------------------------------------------------------------------------------

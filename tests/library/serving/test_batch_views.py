@@ -40,6 +40,7 @@ from truelog.serving import batch_views, build_schedule, fallback, fallback_poli
 from truelog.serving import status as serving_status
 from truelog.serving.batch_views import build_batch_view
 from truelog.serving.status import BATCH, ServingStatus
+from truelog.storage.database import read_value
 from truelog.support.errors import ArchiveBehind, CodeChanged, PartitionsAdded, Stale
 from truelog.support.settings import Settings
 from truelog.tables import deploy as table
@@ -105,7 +106,9 @@ def test_readers_see_the_rows_of_the_last_build_and_when_it_was(ground: Archived
     assert built == ground.positions.only(["click"])
     assert (read(ground), read(ground, "_people")) == ({"ann": 4, "bob": 1}, {"ann": 2, "bob": 1})
     assert status(ground).layer == BATCH
-    assert status(ground).reason.startswith(f"batch-only, built at {datetime.now(UTC):%Y-%m-%d}")
+    made_at = "SELECT made_at FROM truelog.batch_answer WHERE view = %s"
+    built_at = read_value(ground.lab.connection, made_at, (ground.compiled.name,)).astimezone(UTC)
+    assert status(ground).reason.startswith(f"batch-only, built at {built_at:%Y-%m-%d %H:%M:%S} UTC")
     ground.click(1, [("bob:2", "1", 4), ("ann:2", "0", 5)])
     assert read(ground) == {"ann": 4, "bob": 1}
     assert fallback_policy.drop_unneeded_fallbacks(ground.lab.connection) == []

@@ -1,25 +1,16 @@
-"""Faults: a test fails at each named point, and a fault that does not fire is detected."""
+"""Faults: a fault that does not fire is detected."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.scenes.applications import start, unfired
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import PROJECT, Settings
+from truelog.support.settings import Settings
 
 KEEPS_RUNNING = "import signal; signal.pause()"
 ENDS = "pass"
 REACHES = "from truelog.support import faults; faults.reach('here')"
-
-
-def test_some_test_fails_at_every_point() -> None:
-    code = "".join(path.read_text() for path in (PROJECT / "include" / "truelog").rglob("*.py"))
-    tests = "".join(path.read_text() for path in (PROJECT / "tests").rglob("test_*.py"))
-    points = set(re.findall(r'faults\.reach\("([a-z_.]+)"\)', code))
-    assert len(points) >= 9
-    assert [point for point in points if f'"{point}' not in tests] == []
 
 
 @pytest.mark.parametrize(

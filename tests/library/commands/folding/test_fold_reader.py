@@ -1,4 +1,4 @@
-"""The reader of a fold: a second reader, the reader of another fold, and copies of accepted events."""
+"""The reader of a fold: its death, a second reader, the reader of another fold, and copies of accepted events."""
 
 import json
 import logging
@@ -14,8 +14,19 @@ from typing import Any, Self
 import pytest
 
 from tests.deadline import deadline, until
+from tests.dying import dying_at
 from tests.library.commands import decisions
-from tests.library.commands.decisions import REGISTER, Shop, claim, request, statuses_of
+from tests.library.commands.decisions import (
+    COMMANDS,
+    PARTITION,
+    REGISTER,
+    TYPES,
+    Shop,
+    claim,
+    request,
+    statuses_of,
+)
+from tests.library.commands.made_fold import make_fold
 from truelog.commands import catalogue, command_log, history
 from truelog.commands.claims import CLAIM
 from truelog.commands.decision import ACCEPTED, REFUSED
@@ -46,6 +57,28 @@ def test_a_second_reader_is_refused(shop: Shop) -> None:
         shop.read()
     [decided] = shop.decide(claim("bob", name))
     assert (decided.status, decided.answer["version"]) == (REFUSED, 1)
+
+
+@pytest.mark.parametrize("point", ["fold.locked", "fold.written", "fold.committed"])
+def test_a_reader_that_dies_has_folded_each_event_once(
+    postgresql: Settings, shop: Shop, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States, coordinates and positions are stored together. The next reader begins with the stored positions."""
+    name, dead, reader = new_name(), shop.readings[CLAIM], FoldReader(postgresql, COMMANDS, CLAIM)
+    reader._types = TYPES
+    shop.decide(claim("ann", name))
+    shop.publish()
+    with dying_at(point, tmp_path, monkeypatch):
+        reader._fold(shop.connection, dead, shop.portion(CLAIM))
+    stored = make_fold(shop.connection, CLAIM, COMMANDS.codes[CLAIM], dead.topic_id, {PARTITION: 0})
+    [decided] = history.latest(shop.connection, 1, key=f"username:{name}")
+    assert (stored.generation, stored.offsets) == (dead.generation, {PARTITION: point == "fold.committed"})
+    assert decided.is_in_log == (point == "fold.committed")
+    shop.readings[CLAIM] = stored
+    shop.read()
+    [decided] = history.latest(shop.connection, 1, key=f"username:{name}")
+    [refused] = shop.decide(claim("bob", name))
+    assert (decided.is_in_log, refused.status, refused.answer["version"]) == (True, REFUSED, 1)
 
 
 def test_readers_of_two_folds_say_together_that_a_command_is_in_the_log(
