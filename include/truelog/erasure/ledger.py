@@ -198,13 +198,16 @@ def record_deleted(connection: Connection, erasure: Erasure, topics: Iterable[st
 
 def rewritten(connection: Connection) -> frozenset[str]:
     """The erasures that the archive shows. A reader that wants to name them later asks before it reads."""
-    rows = connection.execute("SELECT id::text FROM truelog.erasure WHERE step >= %s", (Step.REWRITTEN,)).fetchall()
-    return frozenset(str(number) for (number,) in rows)
+    return _that_reached(connection, Step.REWRITTEN)
 
 
 def in_views(connection: Connection) -> frozenset[str]:
     """The erasures that the archive and the views show. What is made from both later names no one whom they cover."""
-    rows = connection.execute("SELECT id::text FROM truelog.erasure WHERE step >= %s", (Step.VIEWS,)).fetchall()
+    return _that_reached(connection, Step.VIEWS)
+
+
+def _that_reached(connection: Connection, step: Step) -> frozenset[str]:
+    rows = connection.execute("SELECT id::text FROM truelog.erasure WHERE step >= %s", (step,)).fetchall()
     return frozenset(str(number) for (number,) in rows)
 
 
